@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The Stepfuse authors
+// SPDX-License-Identifier: Apache-2.0
+#include "codegen/cpu/emit_llvm.h"
+#include "ir/support/version.h"
+#include "runtime/cpu/jit.h"
+
+#include <cstring>
+
+#include <llvm/Analysis/CGSCCPassManager.h>
+#include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/Config/llvm-config.h>
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/Transforms/Utils/Cloning.h>
+
+namespace stepfuse::runtime {
+
+namespace {
+
+std::string text_of(llvm::Error error) { return llvm::toString(std::move(error)); }
+
+codegen::LlvmTarget llvm_target(const CpuTarget& target) {
+  return {target.name, target.triple, target.llvm_features, target.vector_bytes, target.fma, target.f16c};
+}
+
+/// The kernel's own text on top of generated text, one comment per line.
+std::string with_header(const codegen::KernelSpec& spec, const char* comment, std::string_view text) {
+  std::string out;
+  const std::string header = codegen::print(spec);
+  for (size_t at = 0; at < header.size();) {
+    const size_t end = header.find('\n', at);
+    out += fmt::format("{} {}\n", comment, std::string_view(header).substr(at, end - at));
+    at = end + 1;
+  }
+  return out.append("\n").append(text);
+}
+
+/// Everything one compilation needs, with a context of its own: compilations share nothing.
+class Compilation {
+ public:
+  explicit Compilation(const CompileRequest& request) : request_(request) {
+    context_.setDiagnosticHandlerCallBack(&Compilation::note, this);
+  }
+
+  Result<CompiledKernel> run() {
+    STEPFUSE_TRY(make_machine());
+    STEPFUSE_ASSIGN(module_, codegen::emit_llvm(context_, *request_.spec, llvm_target(request_.target)));
+    module_->setDataLayout(machine_->createDataLayout());
+    STEPFUSE_TRY(verify());
+    STEPFUSE_TRY(optimise());
+    CompiledKernel kernel;
+    if (request_.want_llvm_ir) kernel.llvm_ir = with_header(*request_.spec, ";", module_text());
+    if (request_.want_assembly) {
+      STEPFUSE_ASSIGN(const std::string assembly, generate(llvm::CodeGenFileType::AssemblyFile));
+      kernel.assembly = with_header(*request_.spec, "#", assembly);
+    }
+    STEPFUSE_ASSIGN(const std::string object, generate(llvm::CodeGenFileType::ObjectFile));
+    const auto* bytes = reinterpret_cast<const std::byte*>(object.data());
+    kernel.object.assign(bytes, bytes + object.size());
+    return kernel;
+  }
+
+ private:
+  static void note(const llvm::DiagnosticInfo* info, void* self) {
+    if (info->getSeverity() != llvm::DS_Error) return;
+    llvm::raw_string_ostream stream(static_cast<Compilation*>(self)->errors_);
+    llvm::DiagnosticPrinterRawOStream printer(stream);
+    info->print(printer);
+    stream << '\n';
+  }
+
+  tl::unexpected<Status> broken(const std::string& what) const {
+    return fail(StatusCode::Internal, "LLVM refused kernel {}: {}", request_.spec->name, what);
+  }
+
+  Outcome make_machine() {
+    std::string error;
+    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(request_.target.triple, error);
+    if (target == nullptr) return fail(StatusCode::Environment, "LLVM has no backend for this target: {}", error);
+    llvm::TargetOptions options;
+    options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // only where an instruction says `contract`
+    machine_.reset(target->createTargetMachine(request_.target.triple, "x86-64", request_.target.llvm_features, options,
+                                               llvm::Reloc::PIC_, llvm::CodeModel::Small,
+                                               llvm::CodeGenOptLevel::Default));
+    if (machine_ == nullptr) return fail(StatusCode::Environment, "LLVM cannot make code for {}", request_.target.name);
+    return {};
+  }
+
+  Outcome verify() const {
+    std::string problems;
+    llvm::raw_string_ostream stream(problems);
+    if (llvm::verifyModule(*module_, &stream)) return broken(problems);
+    return {};
+  }
+
+  /// The part of LLVM's pipeline that matters here: vectors are explicit, calls there are none, and unrolling would
+  /// only cost time. The default one gives the same code for AdamW, slower.
+  static constexpr const char* kPasses =
+      "function(early-cse<memssa>,instcombine,simplifycfg,loop-mssa(loop-rotate,licm),early-cse<memssa>,instcombine,"
+      "loop-mssa(licm),simplifycfg)";
+
+  Outcome optimise() {
+    llvm::LoopAnalysisManager loops;
+    llvm::FunctionAnalysisManager functions;
+    llvm::CGSCCAnalysisManager call_graph;
+    llvm::ModuleAnalysisManager modules;
+    llvm::PassBuilder builder(machine_.get());
+    builder.registerModuleAnalyses(modules);
+    builder.registerCGSCCAnalyses(call_graph);
+    builder.registerFunctionAnalyses(functions);
+    builder.registerLoopAnalyses(loops);
+    builder.crossRegisterProxies(loops, functions, call_graph, modules);
+    llvm::ModulePassManager passes;
+    if (auto error = builder.parsePassPipeline(passes, kPasses)) return broken(text_of(std::move(error)));
+    passes.run(*module_, modules);
+    return {};
+  }
+
+  std::string module_text() const {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    module_->print(stream, nullptr);
+    return text;
+  }
+
+  /// Code generation changes the module, so text and object come from one copy each.
+  Result<std::string> generate(llvm::CodeGenFileType type) {
+    const auto copy = llvm::CloneModule(*module_);
+    llvm::SmallVector<char, 0> bytes;
+    llvm::raw_svector_ostream stream(bytes);
+    llvm::legacy::PassManager passes;
+    if (machine_->addPassesToEmitFile(passes, stream, nullptr, type)) return broken("it cannot write this file type");
+    passes.run(*copy);
+    if (!errors_.empty()) return broken(errors_);
+    return std::string(bytes.begin(), bytes.end());
+  }
+
+  const CompileRequest& request_;
+  llvm::LLVMContext context_;
+  std::string errors_;
+  std::unique_ptr<llvm::TargetMachine> machine_;
+  std::unique_ptr<llvm::Module> module_;
+};
+
+class JitKernel final : public LoadedKernel {
+ public:
+  JitKernel(std::unique_ptr<llvm::orc::LLJIT> jit, codegen::KernelFn entry) : jit_(std::move(jit)), entry_(entry) {}
+  codegen::KernelFn function() const override { return entry_; }
+
+ private:
+  std::unique_ptr<llvm::orc::LLJIT> jit_;
+  codegen::KernelFn entry_;
+};
+
+/// A linker without a single symbol to offer: an object that is not complete in itself fails here.
+llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> make_linker() {
+  llvm::orc::LLJITBuilder builder;
+  builder.setLinkProcessSymbolsByDefault(false);
+  builder.setPlatformSetUp(llvm::orc::setUpInactivePlatform);
+  return builder.create();
+}
+
+tl::unexpected<Status> cannot_load(const std::string& symbol, llvm::Error error) {
+  return fail(StatusCode::Internal, "cannot load kernel {}: {}", symbol, text_of(std::move(error)));
+}
+
+class LlvmCompiler final : public CpuCompiler {
+ public:
+  LlvmCompiler() {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    LLVMInitializeX86AsmParser();
+  }
+
+  Result<CompiledKernel> compile(const CompileRequest& request) const override {
+    return guarded([&] { return Compilation(request).run(); });
+  }
+
+  Result<std::unique_ptr<LoadedKernel>> load(const CompiledKernel& kernel, const std::string& symbol) const override {
+    return guarded([&] { return load_object(kernel, symbol); });
+  }
+
+  std::string version() const override { return "LLVM " LLVM_VERSION_STRING; }
+
+ private:
+  /// LLVM and the caller must not see each other's exceptions.
+  template <class F>
+  static auto guarded(F&& work) -> decltype(work()) {
+    try {
+      return work();
+    } catch (const std::exception& error) {
+      return fail(StatusCode::Internal, "the CPU compiler failed: {}", error.what());
+    }
+  }
+
+  static Result<std::unique_ptr<LoadedKernel>> load_object(const CompiledKernel& kernel, const std::string& symbol) {
+    auto jit = make_linker();
+    if (!jit) return cannot_load(symbol, jit.takeError());
+    const llvm::StringRef bytes(reinterpret_cast<const char*>(kernel.object.data()), kernel.object.size());
+    if (auto error = (*jit)->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(bytes, symbol))) {
+      return cannot_load(symbol, std::move(error));
+    }
+    auto address = (*jit)->lookup(symbol);
+    if (!address) return cannot_load(symbol, address.takeError());
+    return std::make_unique<JitKernel>(std::move(*jit), address->toPtr<codegen::KernelFn>());
+  }
+};
+
+}  // namespace
+
+}  // namespace stepfuse::runtime
+
+/// The plugin's one symbol. A plugin and a library of different builds do not agree on the interface: no compiler then.
+extern "C" __attribute__((visibility("default"))) const stepfuse::runtime::CpuCompiler* stepfuse_cpu_plugin_v1(
+    const char* build_id) {
+  if (build_id == nullptr || std::strcmp(build_id, stepfuse::kGitDescribe) != 0) return nullptr;
+  static const stepfuse::runtime::LlvmCompiler compiler;
+  return &compiler;
+}

@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: The Stepfuse authors
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/target.h"
+
+#include "runtime/cpu/cpu_features.h"
+#include "runtime/cpu/gemm.h"
+
+namespace stepfuse::runtime {
+
+Result<compiler::TargetTraits> target_traits(const std::string& target) {
+  if (target == "interp") return compiler::TargetTraits{target, true, false};
+  if (target == "cuda" || target.starts_with("sm_") || target.starts_with("compute_"))
+    return with_hint(fail(StatusCode::Unsupported, "target '{}' is not yet in this version", target),
+                     "the targets are cpu, x86-64-v3, x86-64-v4, interp");
+  STEPFUSE_TRY(cpu_target(target).map([](const CpuTarget&) {}));
+  const GemmProviders& providers = GemmProviders::get();
+  const GemmProvider* f32 = providers.f32();
+  return compiler::TargetTraits{target, providers.bf16() != nullptr, f32 != nullptr && f32->name() == "openblas"};
+}
+
+}  // namespace stepfuse::runtime
