@@ -419,9 +419,8 @@ bool same_nodes(const Graph& a, const Graph& b) {
   return true;
 }
 
-}  // namespace
-
-bool rewrite(Graph& graph, const RewriteRule& rule) {
+/// The live part of `graph` with `rule` applied to each node.
+Graph rebuild(const Graph& graph, const RewriteRule& rule) {
   Graph out;
   out.name = graph.name;
   for (const std::string& symbol : graph.symbols()) out.add_symbol(symbol);
@@ -441,7 +440,20 @@ bool rewrite(Graph& graph, const RewriteRule& rule) {
     if (!replaced) out.set_placement(renamed[i], graph.placement(id));
   }
   for (const Output& output : graph.outputs()) out.add_output(renamed[output.value.v], renamed[output.target.v]);
-  // Compared against the input's own live part, so that dropping dead nodes counts as a change.
+  return out;
+}
+
+bool all_live(const Graph& graph) {
+  const std::vector<bool> live = live_values(graph);
+  return std::find(live.begin(), live.end(), false) == live.end();
+}
+
+}  // namespace
+
+bool rewrite(Graph& graph, const RewriteRule& rule) {
+  Graph out = rebuild(graph, rule);
+  // What a rule left behind would count as a reader in the next pass.
+  if (!all_live(out)) out = rebuild(out, [](Graph&, ValueId, std::span<const ValueId>) { return std::nullopt; });
   const bool changed = !same_nodes(graph, out);
   graph = std::move(out);
   return changed;

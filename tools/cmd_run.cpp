@@ -73,6 +73,13 @@ Result<Inputs> read_inputs(const RunRequest& request, const Console& console) {
   return inputs;
 }
 
+/// Null means "no gradient" to the optimizer; an empty gradient is one all the same.
+const void* gradient_of(const RunTensor& tensor) {
+  static constexpr std::byte kEmpty{};
+  if (!tensor.has_gradient) return nullptr;
+  return tensor.gradient.empty() ? &kEmpty : tensor.gradient.data();
+}
+
 /// The optimizer over `tensors`, compiled, with the states of the file.
 Result<runtime::Optimizer> make_optimizer(const runtime::OptimizerSettings& settings, const Routing& routing,
                                           std::vector<RunTensor>& tensors,
@@ -90,8 +97,7 @@ Result<runtime::Optimizer> make_optimizer(const runtime::OptimizerSettings& sett
   }
   STEPFUSE_TRY(optimizer.prepare());
   for (uint32_t i = 0; i < tensors.size(); ++i)
-    STEPFUSE_TRY(
-        optimizer.bind(i, tensors[i].data.data(), tensors[i].has_gradient ? tensors[i].gradient.data() : nullptr));
+    STEPFUSE_TRY(optimizer.bind(i, tensors[i].data.data(), gradient_of(tensors[i])));
   if (state) STEPFUSE_TRY(import_states(optimizer, tensors, *state));
   return optimizer;
 }

@@ -115,8 +115,9 @@ class Clusters {
     for (uint32_t i = 0; i < graph.size(); ++i)
       if (is_fusible(graph, ValueId{i})) cluster_[i] = group(stages[ValueId{i}], domain_of(graph, ValueId{i}));
     for (uint32_t i = 0; i < graph.size(); ++i) join_small(ValueId{i}, stages);
-    for (int32_t& c : cluster_)
-      if (c >= 0) c = root(c);
+    // A reduction covers its own operand and nothing larger, so it stays where that is the domain.
+    for (uint32_t i = 0; i < graph.size(); ++i)
+      if (cluster_[i] >= 0 && !ir::is_reduce(graph.node(ValueId{i}).op)) cluster_[i] = root(cluster_[i]);
     split_cycles();
     number();
   }

@@ -20,8 +20,15 @@ bool is_transpose(const Graph& graph, ValueId id) { return graph.node(id).op == 
 
 ValueId strip(const Graph& graph, ValueId id) { return is_transpose(graph, id) ? graph.node(id).operands[0] : id; }
 
+/// `value` keeps the name; what the old readers see is its transpose.
+ValueId transposed(Graph& out, ValueId value, const std::string& name) {
+  if (out.value_name(value).empty()) out.set_name(value, name);
+  return ir::emit(out, Op::Transpose, {value});
+}
+
 /// op(x^T, y^T, scalars) = op(x, y, scalars)^T.
-std::optional<ValueId> pass_elementwise(Graph& out, const Node& node, std::span<const ValueId> operands) {
+std::optional<ValueId> pass_elementwise(Graph& out, const Node& node, std::span<const ValueId> operands,
+                                        const std::string& name) {
   std::array<ValueId, ir::kMaxOperands> inner{};
   bool any = false;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -33,11 +40,14 @@ std::optional<ValueId> pass_elementwise(Graph& out, const Node& node, std::span<
   if (!any) return std::nullopt;
   const ValueId moved =
       ir::emit(out, node.op, std::span<const ValueId>(inner.data(), operands.size()), node.attr, node.type.dtype);
-  return ir::emit(out, Op::Transpose, {moved});
+  return transposed(out, moved, name);
 }
 
 /// A B = (B^T A^T)^T when the result has the shape of a transposed operand: it will meet that operand again.
-std::optional<ValueId> turn_product(Graph& out, const Node& node, ValueId a, ValueId b, const MatmulAttr& flags) {
+std::optional<ValueId> turn_product(Graph& out, const Node& node, const std::string& name) {
+  const auto flags = std::get<MatmulAttr>(node.attr);
+  const ValueId a = node.operands[0];
+  const ValueId b = node.operands[1];
   const bool b_turned = is_transpose(out, b) && !flags.trans_b && node.type.shape == out.node(b).type.shape;
   const bool a_turned = is_transpose(out, a) && !flags.trans_a && node.type.shape == out.node(a).type.shape;
   if (a_turned == b_turned) return std::nullopt;
@@ -50,15 +60,15 @@ std::optional<ValueId> turn_product(Graph& out, const Node& node, ValueId a, Val
   if (node.num_operands == 3) operands.push_back(node.operands[2]);
   const ValueId turned =
       ir::emit(out, Op::Matmul, operands, MatmulAttr{trans_left, trans_right, false}, node.type.dtype);
-  return ir::emit(out, Op::Transpose, {turned});
+  return transposed(out, turned, name);
 }
 
-std::optional<ValueId> pass_product(Graph& out, Node node, std::span<const ValueId> operands) {
+std::optional<ValueId> pass_product(Graph& out, Node node, std::span<const ValueId> operands, const std::string& name) {
   std::copy(operands.begin(), operands.end(), node.operands.begin());
   auto flags = std::get<MatmulAttr>(node.attr);
   const bool has_c = node.num_operands == 5;
   if (!has_c)
-    if (auto turned = turn_product(out, node, operands[0], operands[1], flags)) return turned;
+    if (auto turned = turn_product(out, node, name)) return turned;
   if (!is_transpose(out, operands[0]) && !is_transpose(out, operands[1])) return std::nullopt;
   flags.trans_a = flags.trans_a != is_transpose(out, operands[0]);
   flags.trans_b = flags.trans_b != is_transpose(out, operands[1]);
@@ -77,8 +87,8 @@ bool orient_transposes(Graph& graph, const PassContext& context) {
         const Node& node = in.node(id);
         if (node.type.scalar) return std::nullopt;
         if (node.op == Op::Transpose && is_transpose(out, operands[0])) return strip(out, operands[0]);
-        if (ir::is_elementwise(node.op)) return pass_elementwise(out, node, operands);
-        if (node.op == Op::Matmul) return pass_product(out, node, operands);
+        if (ir::is_elementwise(node.op)) return pass_elementwise(out, node, operands, in.value_name(id));
+        if (node.op == Op::Matmul) return pass_product(out, node, operands, in.value_name(id));
         return std::nullopt;
       });
   if (changed)

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <optional>
 
 namespace stepfuse::tests {
@@ -30,7 +29,7 @@ class Generator {
     for (int i = 0; i < options_.ops; ++i) add_op();
     if (options_.products) {
       add_product();
-      add_reduction();
+      add_long_reduction();
       add_op();
     }
     add_outputs();
@@ -77,11 +76,12 @@ class Generator {
 
   void choose_shape() {
     if (options_.products) {
-      // At least 4097 elements: two chunks.
-      const int64_t rows = pick(17, 90);
-      shape_ = {rows, (4096 + rows) / rows + pick(0, 40)};
+      // At least two chunks: of the whole matrix, or along its long side.
+      long_side_ = chance(30);
+      const int64_t rows = long_side_ ? pick(2, 4) : pick(17, 90);
+      shape_ = {rows, long_side_ ? pick(4097, 4500) : (4096 + rows) / rows + pick(0, 40)};
       if (chance(30)) std::swap(shape_[0], shape_[1]);
-      if (chance(15)) shape_.insert(shape_.begin(), pick(1, 3));
+      if (!long_side_ && chance(15)) shape_.insert(shape_.begin(), pick(1, 3));
       return;
     }
     shape_.clear();
@@ -169,11 +169,19 @@ class Generator {
     keep(try_emit(op, {one_of(tensors_)}, ir::ReduceAttr{axis}, maybe_dtype()));
   }
 
+  /// Over an input: the whole matrix, or its long side.
+  void add_long_reduction() {
+    const Op op = one_of(std::array{Op::Sum, Op::SumSq, Op::Norm});
+    const Axis axis = !long_side_ ? Axis::Matrix : shape_[0] < shape_[1] ? Axis::Rows : Axis::Cols;
+    reduction_ = try_emit(op, {tensors_[static_cast<size_t>(pick(0, 3))]}, ir::ReduceAttr{axis}, maybe_dtype());
+    keep(reduction_);
+  }
+
   /// X X^T or X^T X, and a product of the result with X, so that its shape meets the parameter's again.
   void add_product() {
     const std::vector<ValueId> inputs(tensors_.begin(), tensors_.begin() + 4);
     const ValueId x = one_of(inputs);
-    const bool left = chance(50);
+    const bool left = long_side_ ? shape_[0] < shape_[1] : chance(50);
     const DType dtype = graph_.node(x).type.dtype;
     const auto gram = try_emit(Op::Matmul, {x, x}, ir::MatmulAttr{!left, left, false}, dtype);
     keep(gram);
@@ -181,27 +189,36 @@ class Generator {
     const std::vector<ValueId> factors = left ? std::vector<ValueId>{*gram, x} : std::vector<ValueId>{x, *gram};
     std::vector<ValueId> operands = factors;
     if (chance(50)) operands.insert(operands.end(), {x, any_scalar(), any_scalar()});
-    keep(try_emit(Op::Matmul, operands, ir::MatmulAttr{}, chance(50) ? std::optional(dtype) : std::nullopt));
+    product_ = try_emit(Op::Matmul, operands, ir::MatmulAttr{}, chance(50) ? std::optional(dtype) : std::nullopt);
+    keep(product_);
   }
 
-  /// The last value that fits each target, else the target moved by the gradient.
+  /// `value` itself where it fits, else the target plus it.
+  ValueId fitted(ValueId value, ValueId target) {
+    const ir::Type& type = graph_.node(target).type;
+    return graph_.node(value).type == type ? value : ir::emit(graph_, Op::Add, {target, value}, {}, type.dtype);
+  }
+
+  bool fits(ValueId value, ValueId target) const {
+    const auto shape = ir::broadcast(graph_.node(value).type.shape, graph_.node(target).type.shape);
+    return shape && *shape == graph_.node(target).type.shape;
+  }
+
+  /// The product and the long reduction, then the last values that fit; else the target moved by the gradient.
   void add_outputs() {
+    std::vector<ValueId> candidates(tensors_.begin() + 4, tensors_.end());
+    for (const auto& wanted : {reduction_, product_})
+      if (wanted) candidates.push_back(*wanted);
     for (size_t k : {size_t{0}, size_t{2}, size_t{3}}) {
       const ValueId target = tensors_[k];
-      const ir::Type& type = graph_.node(target).type;
-      std::optional<ValueId> value;
-      for (size_t i = tensors_.size(); i-- > 4 && !value;) {
-        const ir::Type& candidate = graph_.node(tensors_[i]).type;
-        if (!ir::broadcast(candidate.shape, type.shape) || *ir::broadcast(candidate.shape, type.shape) != type.shape ||
-            used_[tensors_[i].v])
-          continue;
-        used_[tensors_[i].v] = true;
-        value = candidate.shape == type.shape && candidate.dtype == type.dtype
-                    ? tensors_[i]
-                    : ir::emit(graph_, Op::Add, {target, tensors_[i]}, {}, type.dtype);
+      while (!candidates.empty() && !fits(candidates.back(), target)) candidates.pop_back();
+      if (candidates.empty()) {
+        graph_.add_output(
+            ir::emit(graph_, Op::Axpy, {scalars_[1], tensors_[1], target}, {}, graph_.node(target).type.dtype), target);
+        continue;
       }
-      if (!value) value = ir::emit(graph_, Op::Axpy, {scalars_[1], tensors_[1], target}, {}, type.dtype);
-      graph_.add_output(*value, target);
+      graph_.add_output(fitted(candidates.back(), target), target);
+      candidates.pop_back();
     }
   }
 
@@ -210,7 +227,8 @@ class Generator {
   Graph graph_;
   std::vector<int64_t> shape_;
   std::vector<ValueId> tensors_, bools_, scalars_;
-  std::map<uint32_t, bool> used_;
+  std::optional<ValueId> product_, reduction_;
+  bool long_side_ = false;
 };
 
 }  // namespace

@@ -68,6 +68,25 @@ void check_seed(uint64_t seed, const RandomGraphOptions& options) {
   }
 }
 
+/// Whether the outputs depend on a product and on a reduction with more than one partial.
+bool has_product_and_chunks(const ir::Graph& graph) {
+  const auto live = ir::live_values(graph);
+  bool product = false;
+  bool chunks = false;
+  for (uint32_t i = 0; i < graph.size(); ++i) {
+    const ir::Node& node = graph.node(ir::ValueId{i});
+    if (!live[i]) continue;
+    product = product || node.op == ir::Op::Matmul;
+    if (!ir::is_reduce(node.op)) continue;
+    const ir::Shape& shape = graph.node(node.operands[0]).type.shape;
+    const int64_t rows = shape.from_end(1).value();
+    const int64_t cols = shape.from_end(0).value();
+    const ir::Axis axis = std::get<ir::ReduceAttr>(node.attr).axis;
+    chunks = chunks || (axis == ir::Axis::Rows ? cols : axis == ir::Axis::Cols ? rows : rows * cols) > 4096;
+  }
+  return product && chunks;
+}
+
 class RandomGraphs : public testing::TestWithParam<uint64_t> {};
 
 TEST_P(RandomGraphs, ElementwiseAndReductionsAgreeBitForBit) {
