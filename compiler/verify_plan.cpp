@@ -137,19 +137,27 @@ std::vector<std::string> verify_plan(const StepPlan& plan) {
   return problems;
 }
 
+namespace {
+
+/// A product's factor that is a tensor, not a scalar of the step.
+bool has_device_factor(const Graph& graph, ValueId product) {
+  const ir::Node& node = graph.node(product);
+  const size_t first = node.num_operands == 5 ? 3 : 2;
+  for (size_t k = first; k < node.num_operands; ++k)
+    if (!graph.is_scalar(node.operands[k])) return true;
+  return false;
+}
+
+}  // namespace
+
 std::vector<std::string> host_syncs(const StepPlan& plan) {
   std::vector<std::string> waits;
+  if (plan.target.factors_in_memory) return waits;
   for (const Launch& launch : plan.launches) {
-    const GroupStep& step = plan.groups[launch.group].steps[launch.step];
-    switch (step.kind) {
-      // All of these are queued; factors of products that live in memory are read by whoever runs the product.
-      case StepKind::Fused:
-      case StepKind::Product:
-      case StepKind::AddDiag:
-      case StepKind::Concat:
-      case StepKind::Copy:
-        break;
-    }
+    const GroupPlan& group = plan.groups[launch.group];
+    const GroupStep& step = group.steps[launch.step];
+    if (step.kind == StepKind::Product && has_device_factor(group.graph, step.node))
+      waits.push_back(fmt::format("{}, step {}: alpha or beta is computed on the device", group.graph.name, step.role));
   }
   return waits;
 }

@@ -14,7 +14,8 @@ namespace stepfuse::compiler {
 /// two living buffers in one lane, an output that does not end up in its target, and launches that miss a member.
 std::vector<std::string> verify_plan(const StepPlan& plan);
 
-/// Steps that would make the host wait for the device. Empty for every kind of step there is.
+/// The launches before which the host would have to wait for the device: products whose alpha or beta is computed on
+/// the device, on a target that takes such factors from the host only. An empty list is what a plan should have.
 std::vector<std::string> host_syncs(const StepPlan& plan);
 
 }  // namespace stepfuse::compiler

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 
 #include <unistd.h>
 
@@ -16,20 +15,32 @@ namespace stepfuse::tools {
 
 namespace {
 
+/// More is no IR text or manifest, and may be a device that never ends.
+constexpr size_t kMostBytes = size_t{64} << 20;
+
 std::string reason() { return std::strerror(errno); }
+
+Result<std::string> read_stream(std::istream& stream, const std::string& path) {
+  std::string text;
+  char block[65536];
+  while (stream.read(block, sizeof block), stream.gcount() > 0) {
+    text.append(block, static_cast<size_t>(stream.gcount()));
+    if (text.size() > kMostBytes) return fail(StatusCode::InvalidData, "'{}' has more than {} bytes", path, kMostBytes);
+  }
+  if (stream.bad()) return fail(StatusCode::Io, "cannot read '{}': {}", path, reason());
+  return text;
+}
 
 }  // namespace
 
 Result<std::string> read_text(const std::string& path) {
-  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  if (path == "-") return read_stream(std::cin, "<stdin>");
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
     return fail(StatusCode::NotFound, "'{}' is a folder, not a file", path);
   std::ifstream file(path, std::ios::binary);
   if (!file) return with_hint(fail(StatusCode::NotFound, "cannot open '{}': {}", path, reason()), "check the path");
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (file.bad()) return fail(StatusCode::Io, "cannot read '{}': {}", path, reason());
-  return text;
+  return read_stream(file, path);
 }
 
 Outcome check_writable(const std::string& path) {

@@ -60,6 +60,16 @@ bool fold_norm(Graph& graph, const PassContext& context) {
   for (uint32_t i = 0; i < in.size(); ++i)
     if (is_candidate(in, ValueId{i}, uses)) candidates.insert(ValueId{i});
   if (candidates.empty()) return false;
+  if (!context.target.factors_in_memory) {
+    context.record({"fold_norm",
+                    in.name,
+                    false,
+                    fmt::format("products on {} take their factors from the host, which would wait for the norm",
+                                context.target.name),
+                    {},
+                    {}});
+    return false;
+  }
   if (context.members > 1) {
     context.record(
         {"fold_norm",
