@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "compiler/limits.h"
 #include "ir/graph.h"
 
 #include <array>
@@ -18,6 +19,10 @@ inline constexpr int64_t kChunk = 4096;
 inline constexpr int64_t kLanes = 64;
 
 inline constexpr int64_t chunks_of(int64_t elements) { return (elements + kChunk - 1) / kChunk; }
+
+/// What one kernel may hold; the fuse pass keeps within it.
+inline constexpr size_t kMaxKernelArgs = compiler::kMaxKernelArgs;
+inline constexpr size_t kMaxKernelReductions = compiler::kMaxKernelReductions;
 
 /// How the work of one phase is cut. Every phase covers a domain of three dimensions d0 x d1 x d2 (missing ones are 1).
 /// Linear: unit = d0, elements of d1 x d2 in row-major order, in whole chunks. Carries reductions over Axis::Matrix.

@@ -4,7 +4,6 @@
 
 #include "compiler/dependencies.h"
 #include "compiler/schedule.h"
-#include "ir/namer.h"
 
 #include <algorithm>
 #include <map>
@@ -31,7 +30,7 @@ using Window = std::tuple<Slot::Kind, uint32_t, int64_t, std::array<int64_t, 3>,
 class PhaseLowering {
  public:
   PhaseLowering(const GroupPlan& group, const GroupStep& step, size_t phase, ir::Mode mode)
-      : group_(group), graph_(group.graph), nodes_(step.phases[phase]), namer_(group.graph) {
+      : group_(group), graph_(group.graph), nodes_(step.phases[phase]) {
     out_.spec.mode = mode;
     out_.spec.name = kernel_name(step, phase);
     out_.symbolic = group.symbolic;
@@ -81,7 +80,7 @@ class PhaseLowering {
     const auto [it, is_new] = arguments_.emplace(window, static_cast<uint32_t>(out_.args.size()));
     if (is_new) {
       out_.args.push_back(access);
-      out_.spec.args.push_back({namer_.name(id), dtype, varies_of(access), false, false});
+      out_.spec.args.push_back({group_.names[id.v], dtype, varies_of(access), false, false});
     }
     return it->second;
   }
@@ -118,7 +117,7 @@ class PhaseLowering {
   void lower_node(ValueId id) {
     const Node& node = graph_.node(id);
     if (ir::is_reduce(node.op)) return lower_reduction(id);
-    Instr instr{namer_.name(id), node.op, node.type.dtype, math_of(node), {}, {}};
+    Instr instr{group_.names[id.v], node.op, node.type.dtype, math_of(node), {}, {}};
     for (ValueId arg : node.args()) {
       instr.operands.push_back(operand(arg));
       const Varies varies = varies_of(instr.operands.back());
@@ -136,7 +135,7 @@ class PhaseLowering {
     const ir::DType operand_math = ir::math_dtype(graph_.node(node.operands[0]).type.dtype);
     const bool in_f64 = node.op == Op::SumSq || node.op == Op::Norm || math_of(node) == ir::DType::F64;
     const ir::DType math = in_f64 ? ir::DType::F64 : operand_math;
-    out_.spec.reductions.push_back({namer_.name(id), node.op, math, operand(node.operands[0])});
+    out_.spec.reductions.push_back({group_.names[id.v], node.op, math, operand(node.operands[0])});
     out_.reductions.push_back({id, node.op, math, node.type.dtype});
   }
 
@@ -206,7 +205,6 @@ class PhaseLowering {
   const GroupPlan& group_;
   const Graph& graph_;
   const std::vector<ValueId>& nodes_;
-  ir::NodeNamer namer_;
   LoweredPhase out_;
   std::map<Window, uint32_t> arguments_;
   std::map<ValueId, uint32_t> instr_of_;

@@ -148,10 +148,12 @@ PlanCounts count_plan(const StepPlan& plan, const std::vector<PlannedParameter>&
     counts.naive.elementwise += members * naive.elementwise;
     counts.naive.gemms += members * naive.gemms;
     counts.naive.aux += members * naive.aux;
-    counts.peer_eager.elementwise += members * group.peer.elementwise;
-    counts.peer_eager.gemms += members * group.peer.products;
     int64_t elements = 0;
-    for (uint32_t member : group.members) elements += element_count(parameters[member].shape);
+    for (uint32_t member : group.members) {
+      elements += element_count(parameters[member].shape);
+      counts.peer_eager.elementwise += parameters[member].peer.elementwise;
+      counts.peer_eager.gemms += parameters[member].peer.products;
+    }
     counts.parameters += elements;
     bytes += group_bytes(group) * static_cast<double>(group.symbolic ? elements : members);
     for (const GroupStep& step : group.steps)

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/dependencies.h"
 
+#include <algorithm>
 #include <map>
 #include <queue>
 #include <set>
@@ -77,6 +78,28 @@ Edges make_edges(const Graph& graph, const UnitTable& table) {
   return edges;
 }
 
+/// Of the units that still wait, those that others which wait depend on, again and again: what remains is on a cycle or
+/// between two.
+std::vector<size_t> units_on_cycles(const Edges& edges) {
+  std::vector<bool> left(edges.next.size());
+  for (size_t u = 0; u < left.size(); ++u) left[u] = edges.waiting[u] > 0;
+  for (bool shrinking = true; shrinking;) {
+    shrinking = false;
+    for (size_t u = 0; u < left.size(); ++u) {
+      const auto& next = edges.next[u];
+      const bool leads_on =
+          std::any_of(next.begin(), next.end(), [&](int32_t n) { return left[static_cast<size_t>(n)]; });
+      if (!left[u] || leads_on) continue;
+      left[u] = false;
+      shrinking = true;
+    }
+  }
+  std::vector<size_t> units;
+  for (size_t u = 0; u < left.size(); ++u)
+    if (left[u]) units.push_back(u);
+  return units;
+}
+
 }  // namespace
 
 std::optional<std::vector<Unit>> order_units(const Graph& graph, const std::vector<int32_t>& cluster,
@@ -97,8 +120,8 @@ std::optional<std::vector<Unit>> order_units(const Graph& graph, const std::vect
   }
   if (ordered.size() == table.units.size()) return ordered;
   if (stuck != nullptr)
-    for (size_t u = 0; u < table.units.size(); ++u)
-      if (edges.waiting[u] > 0 && table.units[u].cluster >= 0) stuck->push_back(table.units[u].cluster);
+    for (size_t u : units_on_cycles(edges))
+      if (table.units[u].cluster >= 0) stuck->push_back(table.units[u].cluster);
   return std::nullopt;
 }
 

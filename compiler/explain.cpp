@@ -28,7 +28,6 @@ std::vector<const Decision*> all_decisions(const StepPlan& plan, const BackendNo
   std::vector<const Decision*> decisions;
   for (const GroupPlan& group : plan.groups)
     for (const Decision& decision : group.decisions) decisions.push_back(&decision);
-  for (const Decision& decision : plan.decisions) decisions.push_back(&decision);
   for (const Decision& decision : notes) decisions.push_back(&decision);
   return decisions;
 }

@@ -19,6 +19,7 @@ struct TargetTraits {
   std::string name = "cpu";
   bool bf16_products = false;       // matrix units for bf16 operands
   bool symmetric_products = false;  // f32 products may compute one triangle (syrk)
+  bool divides_in_cache = false;    // a second pass over a matrix costs next to nothing beside its products
   bool factors_in_memory = true;    // products read alpha and beta from memory; else the host must fetch them first
 };
 

@@ -30,6 +30,8 @@ Result<std::vector<GroupPlan>> form_groups(const std::vector<PlannedParameter>& 
     if (!rule)
       return fail(Status{rule.error().code, fmt::format("parameter '{}': {}", parameter.name, rule.error().message),
                          rule.error().hint});
+    // Where kernels begin and end is for the fuse pass to say, not for the rule's text.
+    for (uint32_t v = 0; v < rule->size(); ++v) rule->set_placement(ValueId{v}, {});
     const auto [it, is_new] = by_signature.emplace(signature(*rule), groups.size());
     if (is_new) {
       GroupPlan group;

@@ -68,7 +68,8 @@ struct GroupPlan {
   int64_t members_per_batch = 1;
   bool symbolic = false;  // element counts differ between members
   std::vector<GroupStep> steps;
-  std::vector<Slot> slots;  // by value of `graph`
+  std::vector<Slot> slots;         // by value of `graph`
+  std::vector<std::string> names;  // by value of `graph`: unique, as dumps show them
   std::vector<ScratchBuffer> buffers;
   std::vector<int64_t> lane_bytes;  // per member; per element when symbolic
   ir::PeerLaunches peer;
@@ -94,7 +95,6 @@ struct StepPlan {
   std::vector<GroupPlan> groups;
   std::vector<Launch> launches;
   int64_t workspace_bytes = 0;
-  std::vector<Decision> decisions;  // across groups
 };
 
 /// A parameter and the naive rule it gets.

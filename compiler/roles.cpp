@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/roles.h"
 
+#include "ir/namer.h"
+
 #include <algorithm>
 #include <map>
 
@@ -21,6 +23,11 @@ std::string node_role(const GroupPlan& group, const GroupStep& step) {
 }
 
 }  // namespace
+
+void name_values(GroupPlan& group) {
+  const ir::NodeNamer namer(group.graph);
+  for (uint32_t i = 0; i < group.graph.size(); ++i) group.names.push_back(namer.name(ir::ValueId{i}));
+}
 
 void name_roles(GroupPlan& group) {
   int64_t first_product = -1;

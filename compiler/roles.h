@@ -6,6 +6,9 @@
 
 namespace stepfuse::compiler {
 
+/// Fills GroupPlan::names.
+void name_values(GroupPlan& group);
+
 /// Gives every step a short stable name: "pre" for kernels before the first product, "post" after the last, "mid"
 /// between, "update" where there is no product; products, moves by their value's name. Repeated names get a number.
 void name_roles(GroupPlan& group);

@@ -120,7 +120,7 @@ class Scheduler {
   void save_passed_inputs() {
     for (const ir::Output& output : graph_.outputs()) {
       if (output.value == output.target || graph_.node(view_base(graph_, output.value)).op != Op::Input) continue;
-      saved_.push_back(output.value);
+      if (std::find(saved_.begin(), saved_.end(), output.value) == saved_.end()) saved_.push_back(output.value);
     }
     std::vector<GroupStep> copies(saved_.size(), GroupStep{StepKind::Copy, "save", {}, {}, {}, {}});
     group_.steps.insert(group_.steps.begin(), copies.begin(), copies.end());
@@ -193,6 +193,20 @@ class Scheduler {
   std::vector<Slot> saved_slots_;
 };
 
+/// Turns the window on a view's operand into the view's own.
+void look_through(const Node& view, Access& access) {
+  if (view.op == Op::Transpose) {
+    std::swap(access.dims[1], access.dims[2]);
+    std::swap(access.strides[1], access.strides[2]);
+    return;
+  }
+  const auto& slice = std::get<ir::SliceAttr>(view.attr);
+  const size_t dim = static_cast<size_t>(ir::kMaxRank - view.type.shape.rank) + slice.dim;
+  access.offset += slice.begin * access.strides[dim];
+  access.dims[dim] = slice.end - slice.begin;
+  if (access.dims[dim] == 1) access.strides[dim] = 0;
+}
+
 }  // namespace
 
 std::vector<Moment> defining_moments(const GroupPlan& group) {
@@ -241,27 +255,17 @@ ir::Shape phase_domain(const Graph& graph, const std::vector<ValueId>& nodes) {
 
 void schedule(GroupPlan& group) {
   Scheduler(group).run();
+  name_values(group);
   name_roles(group);
 }
 
 Access access_of(const GroupPlan& group, ValueId id) {
   const Graph& graph = group.graph;
-  const Node& node = graph.node(id);
-  if (ir::is_view(node.op)) {
-    Access access = access_of(group, node.operands[0]);
-    if (node.op == Op::Transpose) {
-      std::swap(access.dims[1], access.dims[2]);
-      std::swap(access.strides[1], access.strides[2]);
-      return access;
-    }
-    const auto& slice = std::get<ir::SliceAttr>(node.attr);
-    const size_t dim = static_cast<size_t>(ir::kMaxRank - node.type.shape.rank) + slice.dim;
-    access.offset += slice.begin * access.strides[dim];
-    access.dims[dim] = slice.end - slice.begin;
-    if (access.dims[dim] == 1) access.strides[dim] = 0;
-    return access;
-  }
-  return dense_access(node.type.shape, group.slots[id.v], group.symbolic);
+  std::vector<ValueId> views;  // from the outermost in
+  for (; ir::is_view(graph.node(id).op); id = graph.node(id).operands[0]) views.push_back(id);
+  Access access = dense_access(graph.node(id).type.shape, group.slots[id.v], group.symbolic);
+  for (auto view = views.rbegin(); view != views.rend(); ++view) look_through(graph.node(*view), access);
+  return access;
 }
 
 }  // namespace stepfuse::compiler

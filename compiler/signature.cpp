@@ -3,6 +3,7 @@
 #include "compiler/signature.h"
 
 #include "ir/hash.h"
+#include "ir/verify.h"
 
 #include <map>
 
@@ -92,6 +93,8 @@ Result<Graph> rebuild(const Graph& rule, const std::map<uint32_t, int64_t>& exte
     if (out.value_name(renamed[i]).empty()) out.set_name(renamed[i], rule.value_name(ValueId{i}));
   }
   for (const ir::Output& output : rule.outputs()) out.add_output(renamed[output.value.v], renamed[output.target.v]);
+  // Extents that were symbols may now be too large.
+  STEPFUSE_TRY(ir::check(out));
   return out;
 }
 
@@ -102,9 +105,10 @@ bool is_shape_free(const Graph& rule) {
   bool symbolic = false;
   for (size_t i = 0; i < shape.rank; ++i) symbolic = symbolic || shape.dims[i].is_symbol();
   if (!symbolic) return false;
+  const std::vector<bool> live = ir::live_values(rule);
   for (uint32_t i = 0; i < rule.size(); ++i) {
     const Node& node = rule.node(ValueId{i});
-    if (node.type.scalar) continue;
+    if (node.type.scalar || !live[i]) continue;
     if (node.op != ir::Op::Input && !ir::is_elementwise(node.op)) return false;
     if (node.type.shape != shape) return false;
   }
@@ -124,8 +128,8 @@ Result<Graph> specialise(const Graph& rule, const std::vector<int64_t>& shape) {
 
 std::string signature(const Graph& rule) {
   std::string text = ir::structural_hash(rule).hex();
-  // Members look their hyperparameters up by name.
-  for (const Input& input : rule.inputs()) text += " " + input.name;
+  // Members look their hyperparameters up by name and check them against one range.
+  for (const Input& input : rule.inputs()) text += fmt::format(" {} {}", input.name, ir::interval_text(input.range));
   return text;
 }
 

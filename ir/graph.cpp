@@ -180,6 +180,8 @@ Outcome check_product_math(const Graph& graph, std::span<const ValueId> operands
   bool wider = result == DType::F64;
   for (ValueId id : operands.subspan(2))
     wider = wider || (!graph.is_scalar(id) && graph.node(id).type.dtype == DType::F64);
+  if (in_f64 && result != DType::F64)
+    return fail(StatusCode::InvalidData, "matmul of f64 matrices gives f64; cast the result");
   if (in_f64 || !wider) return {};
   return fail(StatusCode::InvalidData, "matmul of matrices below f64 cannot take or give f64; cast");
 }
@@ -409,13 +411,21 @@ ValueId copy_node(Graph& out, const Graph& in, ValueId id, std::span<const Value
   return out.add_node(node);
 }
 
-bool same_nodes(const Graph& a, const Graph& b) {
-  if (a.size() != b.size() || a.outputs().size() != b.outputs().size()) return false;
-  for (uint32_t i = 0; i < a.size(); ++i)
-    if (!(a.node(ValueId{i}) == b.node(ValueId{i})) || !(a.placement(ValueId{i}) == b.placement(ValueId{i})))
-      return false;
-  for (size_t i = 0; i < a.outputs().size(); ++i)
-    if (a.outputs()[i].value != b.outputs()[i].value) return false;
+/// Whether `out` is `in` but for the order of its nodes, which a rule changes when it looks at a value early.
+bool same_but_for_order(const Graph& in, const Graph& out) {
+  if (in.size() != out.size() || in.outputs().size() != out.outputs().size()) return false;
+  Graph probe = out;  // merges an equal node with the one it has, and grows by any other
+  std::vector<ValueId> renamed(in.size());
+  for (uint32_t i = 0; i < in.size(); ++i) {
+    const ValueId id{i};
+    std::array<ValueId, kMaxOperands> operands{};
+    const std::span<const ValueId> args = in.node(id).args();
+    for (size_t k = 0; k < args.size(); ++k) operands[k] = renamed[args[k].v];
+    renamed[i] = copy_node(probe, in, id, std::span<const ValueId>(operands.data(), args.size()));
+    if (probe.size() != out.size() || !(in.placement(id) == out.placement(renamed[i]))) return false;
+  }
+  for (size_t i = 0; i < in.outputs().size(); ++i)
+    if (renamed[in.outputs()[i].value.v] != out.outputs()[i].value) return false;
   return true;
 }
 
@@ -454,9 +464,9 @@ bool rewrite(Graph& graph, const RewriteRule& rule) {
   Graph out = rebuild(graph, rule);
   // What a rule left behind would count as a reader in the next pass.
   if (!all_live(out)) out = rebuild(out, [](Graph&, ValueId, std::span<const ValueId>) { return std::nullopt; });
-  const bool changed = !same_nodes(graph, out);
+  if (same_but_for_order(graph, out)) return false;
   graph = std::move(out);
-  return changed;
+  return true;
 }
 
 ValueId emit(Graph& out, Op op, std::span<const ValueId> operands, const Attr& attr, std::optional<DType> dtype) {

@@ -152,6 +152,13 @@ double integer_power(double base, double exponent) {
 }  // namespace
 
 void run_elementwise(OpCall& call, Evaluation evaluation) {
+  // A scalar condition is tested as it is, before it would be rounded to the math type.
+  static const Array kFalse{DType::F64, 0, {1, 1, 1}, std::vector<double>{0}};
+  static const Array kTrue{DType::F64, 0, {1, 1, 1}, std::vector<double>{1}};
+  if (call.node.op == Op::Select && call.args[0]->size() == 1) {
+    const bool cond = std::visit([](const auto& elements) { return elements.front() != 0; }, call.args[0]->data);
+    call.args[0] = cond ? &kTrue : &kFalse;
+  }
   call.math == DType::F64 ? run<double>(call, evaluation) : run<float>(call, evaluation);
 }
 

@@ -18,8 +18,9 @@ class KernelCache {
  public:
   static KernelCache& get();
 
-  Result<std::shared_ptr<const LoadedKernel>> find_or_compile(const codegen::KernelSpec& spec, const CpuTarget& target);
-  bool contains(const codegen::KernelSpec& spec, const CpuTarget& target) const;
+  /// `compiled`, if given, says whether the process had no such kernel.
+  Result<std::shared_ptr<const LoadedKernel>> find_or_compile(const codegen::KernelSpec& spec, const CpuTarget& target,
+                                                              bool* compiled = nullptr);
 
   /// The readable key: version of the text, target features, kernel text.
   static std::string key(const codegen::KernelSpec& spec, const CpuTarget& target);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/optimizer.h"
 
+#include "compiler/signature.h"
 #include "ir/support/nearest.h"
 #include "runtime/bound_memory.h"
 #include "runtime/state_memory.h"
@@ -28,6 +29,7 @@ struct Parameter {
   uint32_t group = 0;
   ir::ParameterSpec spec;
   int64_t elements = 0;
+  bool needs_gradient = true;  // a rule without a grad runs every step
   int64_t steps = 0;
   BoundMemory::Range data, gradient;
   bool has_gradient = false;
@@ -37,11 +39,14 @@ struct Parameter {
 Result<int64_t> checked_elements(const std::string& name, const std::vector<int64_t>& shape) {
   int64_t elements = 1;
   for (int64_t extent : shape) {
-    if (extent < 0) return fail(StatusCode::InvalidArgument, "parameter '{}': extent {} is negative", name, extent);
+    if (extent < 0)
+      return with_hint(fail(StatusCode::InvalidArgument, "parameter '{}': extent {} is negative", name, extent),
+                       "extents are 0 or more");
     int64_t bytes = 0;
     if (__builtin_mul_overflow(elements, extent, &elements) || __builtin_mul_overflow(elements, int64_t{16}, &bytes))
-      return fail(StatusCode::InvalidArgument, "parameter '{}': [{}] has more elements than memory can hold", name,
-                  fmt::join(shape, ", "));
+      return with_hint(fail(StatusCode::InvalidArgument, "parameter '{}': [{}] has more elements than memory can hold",
+                            name, fmt::join(shape, ", ")),
+                       "give the shape in elements, not in bytes");
   }
   return elements;
 }
@@ -55,7 +60,7 @@ std::vector<int64_t> state_shape(const Input& input, const std::vector<int64_t>&
   return shape;
 }
 
-Outcome check_mode(const OptimizerSettings& settings) {
+Outcome check_settings(const OptimizerSettings& settings) {
   for (const std::string& pass : settings.runner.disabled)
     STEPFUSE_TRY(compiler::find_pass(pass).map([](const auto*) {}));
   if (settings.threads >= 0 && settings.threads <= 1024) return {};
@@ -80,8 +85,16 @@ struct Optimizer::Impl {
 
   Result<Parameter*> parameter(uint32_t index) {
     if (index < parameters.size()) return &parameters[index];
-    return fail(StatusCode::InvalidArgument, "there is no parameter number {}; {} were added", index,
-                parameters.size());
+    return with_hint(
+        fail(StatusCode::InvalidArgument, "there is no parameter number {}; {} were added", index, parameters.size()),
+        "use what add_parameter of this optimizer returned");
+  }
+
+  Outcome require_group(uint32_t index) const {
+    if (index < groups.size()) return {};
+    return with_hint(
+        fail(StatusCode::InvalidArgument, "there is no group number {}; {} were added", index, groups.size()),
+        "use what add_group of this optimizer returned");
   }
 
   Outcome require_prepared(std::string_view call) const {
@@ -119,6 +132,14 @@ struct Optimizer::Impl {
     STEPFUSE_ASSIGN(states, StateMemory::create(bytes));
     size_t next = 0;
     for_each_state([&](uint32_t p, size_t i) { bindings[p].inputs[i] = states.at(next++); });
+    next = 0;
+    bound = {};
+    for_each_state([&](uint32_t p, size_t i) {
+      const BoundMemory::Range range{reinterpret_cast<uintptr_t>(bindings[p].inputs[i]), bytes[next++]};
+      STEPFUSE_CHECK(
+          bound.insert(range, fmt::format("state '{}' of '{}'", planned[p].rule.inputs()[i].key, planned[p].name)),
+          "states overlap");
+    });
     return {};
   }
 
@@ -131,12 +152,16 @@ struct Optimizer::Impl {
 
   Outcome check_pointers(const Parameter& p, const std::string& name, const void* data, const void* gradient) const {
     if (p.elements == 0) return {};
-    if (data == nullptr) return fail(StatusCode::InvalidArgument, "parameter '{}' is bound to a null pointer", name);
+    if (data == nullptr)
+      return with_hint(fail(StatusCode::InvalidArgument, "parameter '{}' is bound to a null pointer", name),
+                       "only a gradient may be null: the parameter is then left as it is");
     const auto misaligned = [](const void* pointer, ir::DType dtype) {
       return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(ir::dtype_bytes(dtype)) != 0;
     };
     if (misaligned(data, p.spec.param) || misaligned(gradient, p.spec.grad))
-      return fail(StatusCode::InvalidArgument, "the memory of parameter '{}' is not aligned to its element type", name);
+      return with_hint(
+          fail(StatusCode::InvalidArgument, "the memory of parameter '{}' is not aligned to its element type", name),
+          "parameter and gradient start at a multiple of the size of their elements");
     return {};
   }
 
@@ -202,7 +227,7 @@ Optimizer& Optimizer::operator=(Optimizer&&) noexcept = default;
 Optimizer::~Optimizer() = default;
 
 Result<Optimizer> Optimizer::create(OptimizerSettings settings) {
-  STEPFUSE_TRY(check_mode(settings));
+  STEPFUSE_TRY(check_settings(settings));
   STEPFUSE_ASSIGN(const compiler::TargetTraits traits, target_traits(settings.target));
   Optimizer optimizer(std::move(settings));
   optimizer.impl_->traits = traits;
@@ -218,18 +243,23 @@ Result<uint32_t> Optimizer::add_group(const std::string& recipe, const ir::Optio
 
 Result<uint32_t> Optimizer::add_parameter(uint32_t group, const std::string& name, const ir::ParameterSpec& spec) {
   STEPFUSE_TRY(impl_->require_open("add_parameter"));
-  if (group >= impl_->groups.size())
-    return fail(StatusCode::InvalidArgument, "there is no group number {}; {} were added", group, impl_->groups.size());
-  if (impl_->names.contains(name)) return fail(StatusCode::InvalidArgument, "parameter '{}' was added before", name);
+  STEPFUSE_TRY(impl_->require_group(group));
+  if (impl_->names.contains(name))
+    return with_hint(fail(StatusCode::InvalidArgument, "parameter '{}' was added before", name),
+                     "every parameter has a name of its own; add a tied parameter once");
   STEPFUSE_ASSIGN(const int64_t elements, checked_elements(name, spec.shape));
-  auto rule = impl_->groups[group].rule.instantiate(spec);
+  auto rule = impl_->groups[group].rule.instantiate(spec).and_then(
+      [&](const Graph& naive) { return compiler::specialise(naive, spec.shape); });
   if (!rule)
     return fail(
         Status{rule.error().code, fmt::format("parameter '{}': {}", name, rule.error().message), rule.error().hint});
   const auto index = static_cast<uint32_t>(impl_->parameters.size());
+  const auto& inputs = rule->inputs();
+  const bool needs_gradient =
+      std::any_of(inputs.begin(), inputs.end(), [](const Input& input) { return input.kind == InputKind::Grad; });
   impl_->names.insert(name);
   impl_->planned.push_back({name, spec.shape, std::move(*rule), impl_->groups[group].rule.peer()});
-  impl_->parameters.push_back({group, spec, elements, 0, {}, {}, false});
+  impl_->parameters.push_back({group, spec, elements, needs_gradient, 0, {}, {}, false});
   impl_->groups[group].parameters.push_back(index);
   impl_->make_binding(index);
   return index;
@@ -263,7 +293,7 @@ Outcome Optimizer::bind(uint32_t index, void* data, const void* gradient) {
   };
   STEPFUSE_TRY(impl_->replace_ranges(*parameter, name, range(data, parameter->spec.param),
                                      range(gradient, parameter->spec.grad)));
-  parameter->has_gradient = gradient != nullptr;
+  parameter->has_gradient = gradient != nullptr || !parameter->needs_gradient;
   impl_->set_pointers(index, data, gradient);
   return {};
 }
@@ -285,21 +315,23 @@ Outcome Optimizer::step() {
 }
 
 Outcome Optimizer::set(uint32_t group, const std::string& option, double value) {
-  if (group >= impl_->groups.size())
-    return fail(StatusCode::InvalidArgument, "there is no group number {}; {} were added", group, impl_->groups.size());
-  std::vector<double*> places;
-  for (uint32_t index : impl_->groups[group].parameters) {
-    const Input* input = nullptr;
-    STEPFUSE_ASSIGN(double* place, impl_->find_hyper(index, option, &input));
+  STEPFUSE_TRY(impl_->require_prepared("set"));
+  STEPFUSE_TRY(impl_->require_group(group));
+  const std::vector<uint32_t>& members = impl_->groups[group].parameters;
+  if (members.empty())
+    return with_hint(
+        fail(StatusCode::InvalidArgument, "set '{}' on group {}, which has no parameters yet", option, group),
+        "add its parameters first, or give the value to add_group");
+  // All are checked before one changes. Schedules call this every step, so it allocates nothing.
+  const Input* input = nullptr;
+  for (uint32_t index : members) {
+    STEPFUSE_TRY(impl_->find_hyper(index, option, &input).map([](double*) {}));
     if (!input->range.contains(value))
       return with_hint(
           fail(StatusCode::InvalidArgument, "{}: {}={} is not legal", impl_->planned[index].rule.name, option, value),
           fmt::format("{} takes a number in {}", option, ir::interval_text(input->range)));
-    places.push_back(place);
   }
-  if (places.empty())
-    return fail(StatusCode::InvalidArgument, "set '{}' on group {}, which has no parameters yet", option, group);
-  for (double* place : places) *place = value;
+  for (uint32_t index : members) **impl_->find_hyper(index, option, &input) = value;
   return {};
 }
 

@@ -49,7 +49,8 @@ Result<ir::Graph> fill_hypers(const ir::Graph& graph, const ir::OptionList& opti
     const ir::Input* input = graph.find_input(name);
     if (input == nullptr || input->kind != ir::InputKind::Hyper) return unknown_hyper(graph, name);
     if (!seen.insert(name).second)
-      return fail(StatusCode::InvalidArgument, "rule {}: {} is given twice", graph.name, name);
+      return with_hint(fail(StatusCode::InvalidArgument, "rule {}: {} is given twice", graph.name, name),
+                       "give each hyperparameter once");
   }
   ir::Graph out = graph;
   for (const ir::Input& input : graph.inputs()) {
@@ -65,6 +66,19 @@ Result<ir::Graph> fill_hypers(const ir::Graph& graph, const ir::OptionList& opti
     out.set_default(input.value, value);
   }
   return out;
+}
+
+/// Parses and verifies. The message already says what was expected where; the hint says where the language is written
+/// down.
+Result<ir::Graph> parse_rule(const std::string& text, const std::string& file) {
+  auto graph = ir::parse(text, file).and_then([](ir::Graph parsed) -> Result<ir::Graph> {
+    STEPFUSE_TRY(ir::check(parsed));
+    return parsed;
+  });
+  if (!graph && graph.error().hint.empty())
+    graph.error().hint =
+        "docs/ir.md has the text form; `stepfuse inspect --recipe adamw --stage naive` prints an example";
+  return graph;
 }
 
 bool is_text(const std::string& recipe) { return recipe.find('\n') != std::string::npos; }
@@ -84,8 +98,7 @@ Result<Rule> Rule::create(const std::string& recipe, const ir::OptionList& optio
   if (!is_text(recipe)) {
     STEPFUSE_ASSIGN(text, read_text(recipe));
   }
-  STEPFUSE_ASSIGN(const ir::Graph graph, ir::parse(text, is_text(recipe) ? "<rule>" : recipe));
-  STEPFUSE_TRY(ir::check(graph));
+  STEPFUSE_ASSIGN(const ir::Graph graph, parse_rule(text, is_text(recipe) ? "<rule>" : recipe));
   STEPFUSE_ASSIGN(rule.graph_, fill_hypers(graph, options));
   rule.name_ = graph.name;
   return rule;

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/state_memory.h"
 
+#include <cstdint>
 #include <cstdlib>
-#include <cstring>
+#include <limits>
 
 namespace stepfuse::runtime {
 
@@ -22,13 +23,17 @@ Result<StateMemory> StateMemory::create(const std::vector<int64_t>& bytes) {
     if (__builtin_add_overflow(total, rounded, &total))
       return fail(StatusCode::InvalidArgument, "the states together exceed 2^63 bytes");
   }
-  total = total == 0 ? kAlignment : total;
-  memory.block_.reset(
-      static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(kAlignment), static_cast<size_t>(total))));
-  if (memory.block_ == nullptr)
+  // calloc takes large blocks straight from the kernel, whose pages are zero when they are first touched: by the
+  // threads of the first step, not here. The spare bytes make room for the alignment.
+  void* block = nullptr;
+  if (total <= std::numeric_limits<int64_t>::max() - kAlignment)
+    block = std::calloc(static_cast<size_t>(total + kAlignment), 1);
+  if (block == nullptr)
     return with_hint(fail(StatusCode::Environment, "cannot allocate {} bytes for the optimizer's states", total),
                      "use fewer or smaller parameters");
-  std::memset(memory.block_.get(), 0, static_cast<size_t>(total));
+  memory.block_.reset(static_cast<std::byte*>(block));
+  const int64_t before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(block) % kAlignment);
+  for (int64_t& offset : memory.offsets_) offset += kAlignment - before;
   return memory;
 }
 

@@ -127,14 +127,14 @@ Outcome check_against(const runtime::Optimizer& ours, const std::vector<RunTenso
            tally);
     STEPFUSE_ASSIGN(const std::vector<runtime::StateView> states, ours.states(i));
     STEPFUSE_ASSIGN(const std::vector<runtime::StateView> expected, interpreter.states(i));
-    const size_t elements = tensor.data.size() / static_cast<size_t>(ir::dtype_bytes(tensor.dtype));
     for (size_t s = 0; s < states.size(); ++s) {
-      const Comparison state{tensor.name + "." + states[s].key,
-                             states[s].dtype,
-                             elements * static_cast<size_t>(ir::dtype_bytes(states[s].dtype)),
-                             states[s].data,
-                             expected[s].data,
-                             nullptr};
+      const Comparison state{
+          tensor.name + "." + states[s].key,
+          states[s].dtype,
+          static_cast<size_t>(compiler::element_count(states[s].shape) * ir::dtype_bytes(states[s].dtype)),
+          states[s].data,
+          expected[s].data,
+          nullptr};
       report(console, state.name, compare(state, bitwise, kElementwise, steps), bitwise, tally);
     }
   }

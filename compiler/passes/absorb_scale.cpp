@@ -4,6 +4,8 @@
 
 #include "compiler/passes/passes.h"
 
+#include <array>
+
 namespace stepfuse::compiler {
 
 using ir::Graph;
@@ -36,25 +38,28 @@ class Matcher {
       const ValueId in_tensor =
           in_.is_scalar(in_.node(in_id).operands[0]) ? in_.node(in_id).operands[1] : in_.node(in_id).operands[0];
       const bool product = uses_[in_tensor.v] == 1 && is_bare_product(out_.node(tensor));
-      // Rounding to a narrower type in between is part of the recipe only in strict; here it may go.
       return {node.operands[k], tensor, product};
     }
     return result;
   }
 
-  ValueId scale(const Term& product, ValueId factor, const ir::Type& type) {
+  std::optional<ValueId> scale(const Term& product, ValueId factor, const ir::Type& type) {
     const Node matmul = out_.node(product.tensor);
     const ValueId alpha = matmul.num_operands == 3 ? multiply_factors(out_, factor, matmul.operands[2]) : factor;
-    return ir::emit(out_, Op::Matmul, {matmul.operands[0], matmul.operands[1], alpha}, matmul.attr, type.dtype);
+    return try_emit(out_, Op::Matmul, std::array{matmul.operands[0], matmul.operands[1], alpha}, matmul.attr,
+                    type.dtype);
   }
 
   /// alpha * (A B) + beta * C; `type` is that of the sum.
-  ValueId combine(const Term& product, const Term& addend, const ir::Type& type) {
+  std::optional<ValueId> combine(const Term& product, const Term& addend, const ir::Type& type) {
     const Node matmul = out_.node(product.tensor);
     const ValueId old_alpha = matmul.num_operands == 3 ? matmul.operands[2] : out_.add_const(1);
     const ValueId alpha = multiply_factors(out_, product.factor, old_alpha);
-    return ir::emit(out_, Op::Matmul, {matmul.operands[0], matmul.operands[1], addend.tensor, alpha, addend.factor},
-                    matmul.attr, type.dtype);
+    // With C the result need not be symmetric any more; mark_symmetric looks again.
+    auto flags = std::get<ir::MatmulAttr>(matmul.attr);
+    flags.symmetric = false;
+    const std::array operands{matmul.operands[0], matmul.operands[1], addend.tensor, alpha, addend.factor};
+    return try_emit(out_, Op::Matmul, operands, flags, type.dtype);
   }
 
  private:
@@ -87,8 +92,7 @@ std::optional<std::pair<Term, Term>> terms_of(Graph& out, const Node& node, std:
 
 bool fits(const Graph& out, const Term& product, const Term& addend, const ir::Type& type) {
   return product.absorbable && out.node(product.tensor).type.shape == type.shape &&
-         out.node(addend.tensor).type.shape == type.shape && out.node(addend.tensor).type.dtype != ir::DType::Bool &&
-         !is_transposed_view(out, addend.tensor);
+         out.node(addend.tensor).type.shape == type.shape && !is_transposed_view(out, addend.tensor);
 }
 
 /// s * (A B) with a scalar s.
@@ -107,9 +111,9 @@ std::optional<ValueId> absorb_sum(Graph& out, const Node& node, std::span<const 
   auto terms = terms_of(out, node, operands, matcher);
   if (!terms) return std::nullopt;
   auto& [first, second] = *terms;
-  if (fits(out, second, first, node.type)) return matcher.combine(second, first, node.type);
-  if (fits(out, first, second, node.type)) return matcher.combine(first, second, node.type);
-  return std::nullopt;
+  if (fits(out, second, first, node.type))
+    if (auto product = matcher.combine(second, first, node.type)) return product;
+  return fits(out, first, second, node.type) ? matcher.combine(first, second, node.type) : std::nullopt;
 }
 
 }  // namespace

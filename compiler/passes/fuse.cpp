@@ -3,11 +3,13 @@
 #include "compiler/passes/fuse.h"
 
 #include "compiler/dependencies.h"
+#include "compiler/limits.h"
 #include "compiler/passes/dce.h"
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace stepfuse::compiler {
 
@@ -31,6 +33,9 @@ const Shape& domain_of(const Graph& graph, ValueId id) {
 /// `small` repeats along some dimensions of `large`.
 bool covers(const Shape& large, const Shape& small) {
   if (large == small) return false;
+  // Nothing runs over an empty domain, so nothing that is needed elsewhere may join it.
+  for (size_t i = 0; i < large.rank; ++i)
+    if (large.dims[i] == ir::Extent::of(0)) return false;
   const auto both = ir::broadcast(large, small);
   return both && *both == large;
 }
@@ -194,6 +199,38 @@ int reduction_cut(const Graph& graph, ValueId id) {
   return 0;
 }
 
+/// Tensors that one phase reads from outside or may store, and the reductions it carries; both from above.
+struct PhaseSize {
+  std::set<ValueId> tensors;
+  size_t reductions = 0;
+};
+
+/// Clusters with a phase beyond the limits of a kernel.
+std::set<int32_t> oversized(const Graph& graph, const std::vector<int32_t>& cluster,
+                            const std::vector<int32_t>& phase) {
+  std::map<std::pair<int32_t, int32_t>, PhaseSize> sizes;
+  for (uint32_t i = 0; i < graph.size(); ++i) {
+    if (cluster[i] < 0) continue;
+    PhaseSize& size = sizes[{cluster[i], phase[i]}];
+    size.reductions += ir::is_reduce(graph.node(ValueId{i}).op) ? 1 : 0;
+    for (ValueId operand : graph.node(ValueId{i}).args()) {
+      const bool inside = cluster[operand.v] == cluster[i] && phase[operand.v] == phase[i];
+      if (!graph.is_scalar(operand) && !inside) size.tensors.insert(operand);
+    }
+  }
+  for (const ir::Output& output : graph.outputs())
+    if (cluster[output.value.v] >= 0)
+      sizes[{cluster[output.value.v], phase[output.value.v]}].tensors.insert(output.value);
+  for (uint32_t i = 0; i < graph.size(); ++i)
+    for (ValueId operand : graph.node(ValueId{i}).args())
+      if (cluster[operand.v] >= 0 && (cluster[operand.v] != cluster[i] || phase[operand.v] != phase[i]))
+        sizes[{cluster[operand.v], phase[operand.v]}].tensors.insert(operand);
+  std::set<int32_t> too_large;
+  for (const auto& [key, size] : sizes)
+    if (size.tensors.size() > kMaxKernelArgs || size.reductions > kMaxKernelReductions) too_large.insert(key.first);
+  return too_large;
+}
+
 std::vector<int32_t> assign_phases(const Graph& graph, const std::vector<int32_t>& cluster) {
   std::vector<int32_t> phase(graph.size(), 0);
   std::map<std::pair<int32_t, int32_t>, int> cut;  // (cluster, phase) -> kind of cut
@@ -212,23 +249,34 @@ std::vector<int32_t> assign_phases(const Graph& graph, const std::vector<int32_t
   return phase;
 }
 
-}  // namespace
-
-bool fuse_elementwise(Graph& graph, const PassContext& context) {
-  drop_dead(graph, context);
-  const Stages stages(graph);
-  const Clusters clusters(graph, stages);
-  const auto phases = assign_phases(graph, clusters.ids());
-  std::map<int32_t, std::pair<int64_t, int32_t>> sizes;  // cluster -> (ops, phases)
-  bool changed = false;
+/// Ops of clusters beyond the limits of a kernel run one by one.
+void dissolve_oversized(const Graph& graph, std::vector<int32_t>& cluster, std::vector<int32_t>& phase,
+                        const PassContext& context) {
+  const auto too_large = oversized(graph, cluster, phase);
   for (uint32_t i = 0; i < graph.size(); ++i) {
-    const Placement placement{clusters.ids()[i], phases[i]};
-    changed = changed || !(placement == graph.placement(ValueId{i}));
-    graph.set_placement(ValueId{i}, placement);
+    if (!too_large.contains(cluster[i])) continue;
+    cluster[i] = -1;
+    phase[i] = 0;
+  }
+  for (int32_t c : too_large)
+    context.record(
+        {"fuse",
+         fmt::format("{} cluster {}", graph.name, c),
+         false,
+         fmt::format("it would touch more than {} tensors or carry more than {} reductions; its ops run one by one",
+                     kMaxKernelArgs, kMaxKernelReductions),
+         {},
+         {}});
+}
+
+void record_clusters(const Graph& graph, const PassContext& context) {
+  std::map<int32_t, std::pair<int64_t, int32_t>> sizes;  // cluster -> (ops, phases)
+  for (uint32_t i = 0; i < graph.size(); ++i) {
+    const Placement placement = graph.placement(ValueId{i});
     if (placement.cluster < 0) continue;
-    auto& [ops, count] = sizes[placement.cluster];
+    auto& [ops, phases] = sizes[placement.cluster];
     ++ops;
-    count = std::max(count, placement.phase + 1);
+    phases = std::max(phases, placement.phase + 1);
   }
   for (const auto& [cluster, size] : sizes)
     context.record({"fuse",
@@ -238,6 +286,22 @@ bool fuse_elementwise(Graph& graph, const PassContext& context) {
                                 size.second, size.second == 1 ? "" : "s"),
                     fmt::format("{} launches and their intermediates", size.first - 1),
                     {fmt::format("{} kernels", size.first)}});
+}
+
+}  // namespace
+
+bool fuse_elementwise(Graph& graph, const PassContext& context) {
+  bool changed = drop_dead(graph, context);
+  const Stages stages(graph);
+  std::vector<int32_t> cluster = Clusters(graph, stages).ids();
+  std::vector<int32_t> phase = assign_phases(graph, cluster);
+  dissolve_oversized(graph, cluster, phase, context);
+  for (uint32_t i = 0; i < graph.size(); ++i) {
+    const Placement placement{cluster[i], phase[i]};
+    changed = changed || !(placement == graph.placement(ValueId{i}));
+    graph.set_placement(ValueId{i}, placement);
+  }
+  record_clusters(graph, context);
   return changed;
 }
 

@@ -43,21 +43,24 @@ std::optional<ValueId> pass_elementwise(Graph& out, const Node& node, std::span<
   return transposed(out, moved, name);
 }
 
-/// A B = (B^T A^T)^T when the result has the shape of a transposed operand: it will meet that operand again.
+/// A B + C = (B^T A^T + C^T)^T when C is a transpose, or, without C, when the result has the shape of a transposed
+/// operand: it will meet that operand again.
 std::optional<ValueId> turn_product(Graph& out, const Node& node, const std::string& name) {
   const auto flags = std::get<MatmulAttr>(node.attr);
   const ValueId a = node.operands[0];
   const ValueId b = node.operands[1];
+  const bool has_c = node.num_operands == 5;
   const bool b_turned = is_transpose(out, b) && !flags.trans_b && node.type.shape == out.node(b).type.shape;
   const bool a_turned = is_transpose(out, a) && !flags.trans_a && node.type.shape == out.node(a).type.shape;
-  if (a_turned == b_turned) return std::nullopt;
+  if (has_c ? !is_transpose(out, node.operands[2]) : a_turned == b_turned) return std::nullopt;
   const auto side = [&out](ValueId id, bool transposed) {
     return std::pair(strip(out, id), !(transposed != is_transpose(out, id)));
   };
   const auto [left, trans_left] = side(b, flags.trans_b);
   const auto [right, trans_right] = side(a, flags.trans_a);
   std::vector<ValueId> operands{left, right};
-  if (node.num_operands == 3) operands.push_back(node.operands[2]);
+  if (has_c) operands.push_back(strip(out, node.operands[2]));
+  for (size_t k = operands.size(); k < node.num_operands; ++k) operands.push_back(node.operands[k]);
   const ValueId turned =
       ir::emit(out, Op::Matmul, operands, MatmulAttr{trans_left, trans_right, false}, node.type.dtype);
   return transposed(out, turned, name);
@@ -66,9 +69,7 @@ std::optional<ValueId> turn_product(Graph& out, const Node& node, const std::str
 std::optional<ValueId> pass_product(Graph& out, Node node, std::span<const ValueId> operands, const std::string& name) {
   std::copy(operands.begin(), operands.end(), node.operands.begin());
   auto flags = std::get<MatmulAttr>(node.attr);
-  const bool has_c = node.num_operands == 5;
-  if (!has_c)
-    if (auto turned = turn_product(out, node, name)) return turned;
+  if (auto turned = turn_product(out, node, name)) return turned;
   if (!is_transpose(out, operands[0]) && !is_transpose(out, operands[1])) return std::nullopt;
   flags.trans_a = flags.trans_a != is_transpose(out, operands[0]);
   flags.trans_b = flags.trans_b != is_transpose(out, operands[1]);

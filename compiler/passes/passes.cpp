@@ -31,6 +31,12 @@ ValueId with_dtype(Graph& out, const ir::Node& node, ir::DType dtype) {
   return out.add_node(changed);
 }
 
+std::optional<ValueId> try_emit(Graph& out, Op op, std::span<const ValueId> operands, const ir::Attr& attr,
+                                ir::DType dtype) {
+  if (!ir::infer_type(out, op, operands, attr, dtype)) return std::nullopt;
+  return ir::emit(out, op, operands, attr, dtype);
+}
+
 ValueId multiply_factors(Graph& out, ValueId a, ValueId b) {
   if (constant_of(out, a) == 1.0) return b;
   if (constant_of(out, b) == 1.0) return a;

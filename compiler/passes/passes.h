@@ -24,6 +24,10 @@ bool is_one_element(const ir::Graph& graph, ir::ValueId id);
 /// Copies a node of `out` with another result element type.
 ir::ValueId with_dtype(ir::Graph& out, const ir::Node& node, ir::DType dtype);
 
+/// Emits the op if its operands type, which a pass's rewrite may find out only by trying.
+std::optional<ir::ValueId> try_emit(ir::Graph& out, ir::Op op, std::span<const ir::ValueId> operands,
+                                    const ir::Attr& attr, ir::DType dtype);
+
 /// a * b for scalars and one-element tensors (f32), without the multiplication when a factor is 1.
 ir::ValueId multiply_factors(ir::Graph& out, ir::ValueId a, ir::ValueId b);
 

@@ -37,6 +37,12 @@ std::optional<ValueId> simplify_select(const Graph& out, const Node& node, std::
   return if_same_type(out, node, *condition != 0 ? operands[1] : operands[2]);
 }
 
+/// Two negations or transposes, unless the first one rounds.
+std::optional<ValueId> simplify_pair(const Graph& out, const Node& node, const Node& inner) {
+  if (inner.op != node.op || inner.type.dtype != node.type.dtype) return std::nullopt;
+  return if_same_type(out, node, inner.operands[0]);
+}
+
 std::optional<ValueId> simplify_node(const Graph& out, const Node& node, std::span<const ValueId> operands) {
   const Op op = node.op;
   if (op == Op::Mul) {
@@ -46,8 +52,7 @@ std::optional<ValueId> simplify_node(const Graph& out, const Node& node, std::sp
   if (op == Op::Div && constant_of(out, operands[1]) == 1.0) return if_same_type(out, node, operands[0]);
   if (op == Op::Cast) return if_same_type(out, node, operands[0]);
   if (op == Op::Select) return simplify_select(out, node, operands);
-  if ((op == Op::Neg || op == Op::Transpose) && out.node(operands[0]).op == op)
-    return if_same_type(out, node, out.node(operands[0]).operands[0]);
+  if (op == Op::Neg || op == Op::Transpose) return simplify_pair(out, node, out.node(operands[0]));
   return std::nullopt;
 }
 

@@ -4,6 +4,8 @@
 
 #include "compiler/passes/passes.h"
 
+#include <algorithm>
+
 namespace stepfuse::compiler {
 
 using ir::DType;
@@ -28,6 +30,33 @@ bool computes_bf16(const Node& node) {
   return !node.type.scalar && node.type.dtype == DType::BF16 && computes;
 }
 
+/// Products and concatenations take operands of one type: what stayed bf16 joins what was widened.
+void match_operands(Graph& out, Node& node) {
+  if (node.op != Op::Matmul && node.op != Op::Concat) return;
+  const auto dtype = [&](size_t k) { return out.node(node.operands[k]).type.dtype; };
+  if (dtype(0) == dtype(1)) return;
+  ValueId& narrow = node.operands[dtype(0) == DType::F32 ? 1 : 0];
+  narrow = ir::emit(out, Op::Cast, {narrow}, {}, DType::F32);
+}
+
+/// The node in f32, or nothing where it may stay as it is. Outputs keep the type of what they replace.
+std::optional<ValueId> widen(Graph& out, const Node& node, std::span<const ValueId> operands, bool is_output) {
+  if (node.type.scalar || node.type.dtype == DType::Bool) return std::nullopt;
+  Node plain = node;
+  std::copy(operands.begin(), operands.end(), plain.operands.begin());
+  Node wide = plain;
+  match_operands(out, wide);
+  if (ir::is_view(node.op) || node.op == Op::Concat) {
+    wide.type.dtype = out.node(wide.operands[0]).type.dtype;
+    if (is_output && wide.type.dtype != node.type.dtype)
+      return ir::emit(out, Op::Cast, {out.add_node(wide)}, {}, node.type.dtype);
+  } else if (!is_output && computes_bf16(node)) {
+    if (node.op == Op::Cast && out.node(operands[0]).type.dtype == DType::F32) return operands[0];
+    wide.type.dtype = DType::F32;
+  }
+  return wide == plain ? std::nullopt : std::optional(out.add_node(wide));
+}
+
 }  // namespace
 
 bool widen_products(Graph& graph, const PassContext& context) {
@@ -46,22 +75,16 @@ bool widen_products(Graph& graph, const PassContext& context) {
   for (const ir::Output& output : in.outputs()) is_output[output.value.v] = true;
   const bool changed =
       ir::rewrite(graph, [&](Graph& out, ValueId id, std::span<const ValueId> operands) -> std::optional<ValueId> {
-        const Node& node = in.node(id);
-        const bool view = ir::is_view(node.op);
-        if (is_output[id.v] || !(computes_bf16(node) || view)) return std::nullopt;
-        if (node.op == Op::Cast && out.node(operands[0]).type.dtype == DType::F32) return operands[0];
-        Node wide = node;
-        std::copy(operands.begin(), operands.end(), wide.operands.begin());
-        wide.type.dtype = view ? out.node(operands[0]).type.dtype : DType::F32;
-        return out.add_node(wide);
+        return widen(out, in.node(id), operands, is_output[id.v]);
       });
+  if (!changed) return false;
   context.record({"widen_products",
                   in.name,
                   true,
                   fmt::format("{} has no matrix units for bf16: the iteration runs in f32", context.target.name),
                   "conversions around every product",
                   {"bf16 products in software: slower, and less exact"}});
-  return changed;
+  return true;
 }
 
 }  // namespace stepfuse::compiler

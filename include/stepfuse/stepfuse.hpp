@@ -127,15 +127,15 @@ class STEPFUSE_API Optimizer {
   /// Runs one step over every parameter that has a gradient. Allocates nothing.
   void step();
 
-  /// Changes a hyperparameter (lr, weight_decay, momentum, beta1, beta2, eps ...) from the next step on. Same range
-  /// checks as add_group; never recompiles.
+  /// Changes a hyperparameter (lr, weight_decay, momentum, beta1, beta2, eps ...) of all parameters of a group from the
+  /// next step on; after prepare(). Same range checks as add_group; never recompiles.
   void set(GroupId group, const std::string& option, double value);
 
   /// The state tensor `key` (torch's name: "exp_avg", "momentum_buffer" ...) of a parameter, after prepare().
   TensorView state(ParameterId parameter, const std::string& key) const;
   std::vector<std::string> state_keys(ParameterId parameter) const;
 
-  /// Steps this parameter has taken. Set it to resume, after filling its states: above 0 they count as written.
+  /// Steps this parameter has taken, at most 2^53. Set it to resume, after filling its states: above 0 they count as written.
   std::int64_t steps(ParameterId parameter) const;
   void set_steps(ParameterId parameter, std::int64_t steps);
 

@@ -48,10 +48,14 @@ Result<double> parse_bool(const Place& place, std::string_view text) {
   return bad_value(place, text, "true or false");
 }
 
+/// "(0.9,0.999)" as Python has it; a bracket without its partner stays and is no number.
+std::string_view without_brackets(std::string_view text) {
+  const bool paired = (text.starts_with('(') && text.ends_with(')')) || (text.starts_with('[') && text.ends_with(']'));
+  return paired && text.size() >= 2 ? text.substr(1, text.size() - 2) : text;
+}
+
 Outcome parse_numbers(const Place& place, const OptionInfo& info, std::string_view text, OptionValues& out) {
-  std::string_view inner = text;
-  if (inner.size() >= 2 && (inner.front() == '(' || inner.front() == '[')) inner = inner.substr(1, inner.size() - 2);
-  const auto parts = split(inner, ',');
+  const auto parts = split(without_brackets(text), ',');
   if (parts.size() != info.elements.size())
     return bad_value(
         place, text,
@@ -112,7 +116,9 @@ Outcome claim(std::string_view recipe, const OptionInfo& info, std::string_view 
   std::vector<std::string_view> names{name};
   if (name == info.name) names.insert(names.end(), info.elements.begin(), info.elements.end());
   for (std::string_view each : names)
-    if (!claimed.insert(each).second) return fail(StatusCode::InvalidArgument, "{}: {} is given twice", recipe, each);
+    if (!claimed.insert(each).second)
+      return with_hint(fail(StatusCode::InvalidArgument, "{}: {} is given twice", recipe, each),
+                       "give each option once, by itself or as part of its list");
   return {};
 }
 

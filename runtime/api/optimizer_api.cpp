@@ -7,6 +7,7 @@
 #include "stepfuse/stepfuse.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include <nlohmann/json.hpp>
 
@@ -42,7 +43,11 @@ auto unwrap(Body body) {
     auto result = body();
     if (!result) throw Error(error_code(result.error().code), result.error().message, result.error().hint);
     if constexpr (!std::is_void_v<typename decltype(result)::value_type>) return std::move(*result);
-  } catch (const InternalError& error) {
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::Environment, "out of memory", "use fewer or smaller parameters");
+  } catch (const std::exception& error) {
     throw Error(ErrorCode::Internal, error.what(),
                 "this is a fault of Stepfuse; please report it with the rule and shapes");
   }
@@ -85,6 +90,34 @@ runtime::OptimizerSettings to_runtime(const Settings& settings) {
   out.threads = settings.threads;
   out.runner.disabled = settings.disabled_passes;
   return out;
+}
+
+PlanSummary summarise(const runtime::Optimizer& optimizer) {
+  const compiler::PlanCounts counts = optimizer.counts();
+  const runtime::ExecutorReport report = optimizer.report();
+  PlanSummary summary{};
+  summary.launches = counts.fused.total();
+  summary.elementwise_launches = counts.fused.elementwise;
+  summary.gemms = counts.fused.gemms;
+  summary.aux_launches = counts.fused.aux;
+  summary.naive_launches = counts.naive.total();
+  summary.bytes_per_param = counts.bytes_per_param;
+  summary.gemm_flops = counts.gemm_flops;
+  summary.workspace_bytes = report.workspace_bytes;
+  summary.host_syncs = static_cast<std::int64_t>(compiler::host_syncs(optimizer.plan()).size());
+  summary.compiled_kernels = report.compiled_kernels;
+  summary.compile_seconds = report.compile_seconds;
+  return summary;
+}
+
+Result<std::string> explain_as(const runtime::Optimizer& optimizer, const std::string& format) {
+  using nlohmann::ordered_json;
+  if (format == "text") return compiler::explain_text(optimizer.plan(), optimizer.planned(), optimizer.backend_notes());
+  if (format == "json")
+    // A name that is no UTF-8 must not keep anyone from reading the rest.
+    return compiler::explain_json(optimizer.plan(), optimizer.planned(), optimizer.backend_notes())
+        .dump(2, ' ', false, ordered_json::error_handler_t::replace);
+  return with_hint(fail(StatusCode::InvalidArgument, "explain has no format '{}'", format), "use text or json");
 }
 
 }  // namespace
@@ -154,36 +187,19 @@ std::int64_t Optimizer::steps(ParameterId parameter) const {
 
 void Optimizer::set_steps(ParameterId parameter, std::int64_t steps) {
   impl_->check(parameter);
-  if (steps < 0)
-    throw Error(ErrorCode::InvalidArgument, fmt::format("{} is not a number of steps", steps), "use 0 or more");
+  // Bias corrections are exact for step counts up to 2^53.
+  if (steps < 0 || steps >= std::int64_t{1} << 53)
+    throw Error(ErrorCode::InvalidArgument, fmt::format("{} is not a number of steps", steps), "use 0 to 2^53 - 1");
   impl_->optimizer.set_steps(parameter.index, steps);
   if (steps > 0) impl_->optimizer.mark_states_present(parameter.index);
 }
 
 PlanSummary Optimizer::summary() const {
-  const compiler::PlanCounts counts = impl_->optimizer.counts();
-  const runtime::ExecutorReport report = impl_->optimizer.report();
-  PlanSummary summary{};
-  summary.launches = counts.fused.total();
-  summary.elementwise_launches = counts.fused.elementwise;
-  summary.gemms = counts.fused.gemms;
-  summary.aux_launches = counts.fused.aux;
-  summary.naive_launches = counts.naive.total();
-  summary.bytes_per_param = counts.bytes_per_param;
-  summary.gemm_flops = counts.gemm_flops;
-  summary.workspace_bytes = report.workspace_bytes;
-  summary.host_syncs = static_cast<std::int64_t>(compiler::host_syncs(impl_->optimizer.plan()).size());
-  summary.compiled_kernels = report.compiled_kernels;
-  summary.compile_seconds = report.compile_seconds;
-  return summary;
+  return unwrap([&]() -> Result<PlanSummary> { return summarise(impl_->optimizer); });
 }
 
 std::string Optimizer::explain(const std::string& format) const {
-  const auto& optimizer = impl_->optimizer;
-  if (format == "text") return compiler::explain_text(optimizer.plan(), optimizer.planned(), optimizer.backend_notes());
-  if (format == "json")
-    return compiler::explain_json(optimizer.plan(), optimizer.planned(), optimizer.backend_notes()).dump(2);
-  throw Error(ErrorCode::InvalidArgument, fmt::format("explain has no format '{}'", format), "use text or json");
+  return unwrap([&] { return explain_as(impl_->optimizer, format); });
 }
 
 }  // namespace stepfuse

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Stepfuse authors
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/memory.h"
+#include "runtime/cpu/float_environment.h"
 #include "runtime/cpu/prepared.h"
 #include "runtime/cpu/run_fused.h"
 #include "runtime/cpu/run_moves.h"
 #include "runtime/cpu/run_product.h"
 #include "runtime/executor.h"
-#include "runtime/kernel_cache.h"
 
 #include <algorithm>
 #include <chrono>
@@ -45,16 +45,16 @@ class CpuExecutor final : public Executor {
 
   Outcome prepare() {
     const auto start = std::chrono::steady_clock::now();
-    const int64_t compiled_before = KernelCache::get().compiled();
-    STEPFUSE_ASSIGN(groups_, prepare_groups({plan_, target_, pool_, notes_}));
+    STEPFUSE_ASSIGN(groups_, prepare_groups({plan_, target_, pool_, notes_, report_.compiled_kernels}));
     STEPFUSE_TRY(allocate_all());
-    report_.compiled_kernels = KernelCache::get().compiled() - compiled_before;
     report_.reused_kernels = count_phases() - report_.compiled_kernels;
     report_.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return {};
   }
 
   Outcome run(std::span<const MemberBinding> parameters) override {
+    // The scalars and the last sums of reductions run on this thread, outside the pool.
+    const FloatEnvironment environment;
     report_.last_step = {};
     size_t at = 0;
     while (at < plan_.launches.size()) {

@@ -242,13 +242,12 @@ class OneDnnProvider final : public GemmProvider {
     const OmpSingleThread single;  // a primitive is made for the number of threads it finds
     try {
       auto gemm = std::make_unique<OneDnnGemm>(shape, engine_);
+      // A shape that oneDNN would not give to the matrix units is somebody else's.
       if (gemm->misfit().empty()) return gemm;
-      return fail(StatusCode::Environment, "oneDNN would multiply {}x{}x{} by '{}', without bf16 units", shape.m,
-                  shape.n, shape.k, gemm->misfit());
-    } catch (const dnnl::error& error) {
-      return fail(StatusCode::Environment, "oneDNN cannot prepare a product of {}x{}x{}: {}", shape.m, shape.n, shape.k,
-                  error.what());
+    } catch (const dnnl::error&) {
+      // It has no primitive for this shape: not ours to multiply, the next provider may.
     }
+    return nullptr;
   }
 
  private:

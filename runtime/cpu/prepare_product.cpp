@@ -23,8 +23,9 @@ struct Stored {
 
 Stored stored(const Access& access) {
   const bool rows_contiguous = access.dims[2] == 1 || access.strides[2] == 1;
-  if (rows_contiguous) return {std::max(access.strides[1], access.dims[2]), false};
-  return {std::max(access.strides[2], access.dims[1]), true};
+  // A BLAS wants a row stride of at least 1, even for an empty matrix.
+  if (rows_contiguous) return {std::max({access.strides[1], access.dims[2], int64_t{1}}), false};
+  return {std::max({access.strides[2], access.dims[1], int64_t{1}}), true};
 }
 
 GemmShape shape_of(const Graph& graph, ValueId id, const PreparedProduct& product) {
@@ -58,18 +59,22 @@ struct Choice {
   std::string why;
 };
 
-Result<Choice> choose(const GemmShape& shape, ir::Mode mode) {
+const GemmProvider* library_for(ir::DType dtype, const compiler::StepPlan& plan) {
   const GemmProviders& providers = GemmProviders::get();
-  const GemmProvider* library = shape.ab == ir::DType::BF16                                ? providers.bf16()
-                                : shape.ab == ir::DType::F32 || shape.ab == ir::DType::F64 ? providers.f32()
-                                                                                           : nullptr;
-  if (mode == ir::Mode::Default && library != nullptr) {
+  if (plan.mode == ir::Mode::Strict) return nullptr;
+  if (dtype == ir::DType::BF16) return plan.target.bf16_products ? providers.bf16() : nullptr;
+  return dtype == ir::DType::F32 || dtype == ir::DType::F64 ? providers.f32() : nullptr;
+}
+
+Result<Choice> choose(const GemmShape& shape, const compiler::StepPlan& plan) {
+  const GemmProvider* library = library_for(shape.ab, plan);
+  if (library != nullptr) {
     STEPFUSE_ASSIGN(std::unique_ptr<Gemm> gemm, library->prepare(shape));
     if (gemm != nullptr)
       return Choice{std::move(gemm), fmt::format("{} passed its self-test and takes {} matrices", library->name(),
                                                  ir::dtype_name(shape.ab))};
   }
-  const GemmProvider* chain = providers.fma_chain();
+  const GemmProvider* chain = GemmProviders::get().fma_chain();
   if (chain == nullptr)
     return with_hint(
         fail(StatusCode::Environment, "this CPU has no FMA instructions, so products cannot be computed as defined"),
@@ -77,8 +82,8 @@ Result<Choice> choose(const GemmShape& shape, ir::Mode mode) {
   STEPFUSE_ASSIGN(std::unique_ptr<Gemm> gemm, chain->prepare(shape));
   if (gemm == nullptr)
     return fail(StatusCode::Internal, "the fma chain refused a product of {} x {} x {}", shape.m, shape.n, shape.k);
-  return Choice{std::move(gemm), mode == ir::Mode::Strict ? "strict: one fma chain per element"
-                                                          : "no library takes these element types"};
+  return Choice{std::move(gemm), plan.mode == ir::Mode::Strict ? "strict: one fma chain per element"
+                                                               : "no library takes this shape and these types"};
 }
 
 }  // namespace
@@ -97,7 +102,7 @@ Result<PreparedProduct> prepare_product(const ProductRequest& request) {
   product.c_dtype = product.has_c ? graph.node(node.operands[2]).type.dtype : product.d_dtype;
   product.batch = product.d.dims[0];
   const GemmShape shape = shape_of(graph, request.node, product);
-  STEPFUSE_ASSIGN(Choice choice, choose(shape, request.mode));
+  STEPFUSE_ASSIGN(Choice choice, choose(shape, request.plan));
   request.notes.push_back(
       {"product",
        compiler::value_label(graph, request.node),

@@ -9,7 +9,7 @@ namespace stepfuse::runtime {
 struct ProductRequest {
   const compiler::GroupPlan& group;
   ir::ValueId node;
-  ir::Mode mode;
+  const compiler::StepPlan& plan;  // mode and target
   compiler::BackendNotes& notes;
 };
 

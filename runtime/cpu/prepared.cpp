@@ -47,7 +47,7 @@ class GroupPreparer {
         for (size_t p = 0; p < step.phases.size(); ++p) out.phases.push_back(prepare_phase(step, p));
         return out;
       case StepKind::Product: {
-        STEPFUSE_ASSIGN(out.product, prepare_product({group_, step.node, context_.plan.mode, context_.notes}));
+        STEPFUSE_ASSIGN(out.product, prepare_product({group_, step.node, context_.plan, context_.notes}));
         out.product.alpha = factor_of(step.node, graph_.node(step.node).num_operands == 5 ? 3 : 2);
         out.product.beta = factor_of(step.node, 4);
         return out;
@@ -151,6 +151,7 @@ class GroupPreparer {
 struct CompileJob {
   std::vector<PreparedPhase*> users;
   Result<std::shared_ptr<const LoadedKernel>> kernel;
+  bool compiled = false;  // by this job: the process had none
 };
 
 std::vector<CompileJob> collect_jobs(std::vector<PreparedGroup>& groups, const CpuTarget& target) {
@@ -174,11 +175,18 @@ Outcome compile_all(std::vector<PreparedGroup>& groups, const PrepareContext& co
       [](void* data, int64_t index, int) {
         auto& w = *static_cast<Work*>(data);
         CompileJob& job = w.jobs[static_cast<size_t>(index)];
-        job.kernel = KernelCache::get().find_or_compile(job.users.front()->lowered.spec, w.target);
+        try {
+          job.kernel = KernelCache::get().find_or_compile(job.users.front()->lowered.spec, w.target, &job.compiled);
+        } catch (const std::exception& error) {
+          // Nothing may leave a task of the pool.
+          job.kernel =
+              fail(StatusCode::Internal, "compiling {}: {}", job.users.front()->lowered.spec.name, error.what());
+        }
       },
       &work);
   for (CompileJob& job : work.jobs) {
     if (!job.kernel) return fail(job.kernel.error());
+    context.compiled += job.compiled ? 1 : 0;
     for (PreparedPhase* phase : job.users) {
       phase->kernel = *job.kernel;
       phase->function = phase->kernel->function();

@@ -70,6 +70,7 @@ struct PrepareContext {
   const CpuTarget& target;
   ThreadPool& pool;
   compiler::BackendNotes& notes;
+  int64_t& compiled;  // counts the kernels the process did not have
 };
 
 /// Lowers every group, compiles the kernels that the process lacks in parallel, and prepares the products.

@@ -15,8 +15,6 @@ using compiler::GroupPlan;
 
 namespace {
 
-constexpr size_t kMaxArgs = 64;
-constexpr size_t kMaxReductions = 16;
 constexpr int64_t kLinearGrain = 16 * codegen::kChunk;  // 256 KiB of f32 per stream: long enough to amortise a task
 constexpr int64_t kRowGrainElements = 16 * codegen::kChunk;
 constexpr int64_t kColumnGrain = 64;
@@ -32,11 +30,11 @@ Task task_of(const PhaseTasks& tasks, int64_t index) {
 
 /// Binds the member's pointers and calls the kernel for one task.
 void run_task(const GroupPlan& group, const PreparedPhase& phase, const MemberMemory& member, const Task& task) {
-  std::array<void*, kMaxArgs> args;
+  std::array<void*, codegen::kMaxKernelArgs> args;
   const auto& accesses = phase.lowered.args;
   for (size_t k = 0; k < accesses.size(); ++k)
     args[k] = access_address(group, member, accesses[k], phase.lowered.spec.args[k].dtype);
-  std::array<double*, kMaxReductions> partials;
+  std::array<double*, codegen::kMaxKernelReductions> partials;
   const ReductionLayout layout = reduction_layout(phase.lowered, member.elements);
   for (size_t r = 0; r < phase.results.size(); ++r)
     partials[r] = member.partials + static_cast<int64_t>(r) * layout.results * layout.chunks;

@@ -21,28 +21,12 @@
 #include <xmmintrin.h>
 #endif
 
+#include "runtime/cpu/float_environment.h"
 #include "runtime/cpu/omp_guard.h"
 
 namespace stepfuse::runtime {
 
 namespace {
-
-/// Round to nearest, denormals honoured, no traps; what the caller had comes back at the end.
-class FloatEnvironment {
- public:
-#if defined(__x86_64__)
-  FloatEnvironment() : before_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
-  ~FloatEnvironment() { _mm_setcsr(before_); }
-#else
-  FloatEnvironment() = default;
-  ~FloatEnvironment() {}
-#endif
-  FloatEnvironment(const FloatEnvironment&) = delete;
-  FloatEnvironment& operator=(const FloatEnvironment&) = delete;
-
- private:
-  unsigned before_ = 0;
-};
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -133,12 +117,13 @@ void run_share(const Job& job, const void* pool, int member, int members) noexce
 /// The threads of one process. After a fork the child has the object but not the threads.
 class Team {
  public:
-  Team(const void* pool, int members) : pool_(pool), members_(members), process_(getpid()) {
+  Team(const void* pool, int members)
+      : pool_(pool), members_(members), process_(getpid()), shares_(static_cast<size_t>(members)) {
     workers_.reserve(static_cast<size_t>(members - 1));
     try {
       for (int member = 1; member < members; ++member) workers_.emplace_back([this, member] { serve(member); });
     } catch (const std::system_error&) {
-      // No more threads to be had: run() does the missing members' shares on the calling thread.
+      // No more threads to be had: run() does the missing members' shares as it does those of late ones.
     }
   }
 
@@ -155,12 +140,14 @@ class Team {
     const std::lock_guard<std::mutex> one_run_at_a_time(busy_);
     if (job.count == 1) return run_share(job, pool_, members_ - 1, members_);  // the only share that is not empty
     job_ = job;
-    pending_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+    pending_.store(members_ - 1, std::memory_order_relaxed);
+    for (int member = 1; member < members_; ++member) open(member).store(true, std::memory_order_release);
     generation_.fetch_add(1, std::memory_order_release);
     generation_.notify_all();
     run_share(job, pool_, 0, members_);
-    for (int member = static_cast<int>(workers_.size()) + 1; member < members_; ++member)
-      run_share(job, pool_, member, members_);
+    // A thread that has not come by now may be waiting for a core. Its share is done here, which keeps short runs short
+    // on a busy machine; a thread that comes too late finds its share closed.
+    for (int member = members_ - 1; member > 0; --member) take_share(member);
     for (int left = pending_.load(std::memory_order_acquire); left != 0;) left = wait_for_change(pending_, left);
   }
 
@@ -170,13 +157,24 @@ class Team {
     for (int seen = 0;;) {
       seen = wait_for_change(generation_, seen);
       if (stop_) return;
-      {
-        const FloatEnvironment environment;
-        run_share(job_, pool_, member, members_);
-      }
-      if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
+      const FloatEnvironment environment;
+      take_share(member);
     }
   }
+
+  std::atomic<bool>& open(int member) { return shares_[static_cast<size_t>(member)].open; }
+
+  /// Runs the member's share unless somebody has: whoever closes it may read the job.
+  void take_share(int member) {
+    if (!open(member).exchange(false, std::memory_order_acq_rel)) return;
+    run_share(job_, pool_, member, members_);
+    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
+  }
+
+  /// Whether a member's share of the current run is still to be taken.
+  struct alignas(64) Share {
+    std::atomic<bool> open{false};
+  };
 
   const void* pool_;
   const int members_;
@@ -186,6 +184,7 @@ class Team {
   bool stop_ = false;
   alignas(64) std::atomic<int> generation_{0};
   alignas(64) std::atomic<int> pending_{0};
+  std::vector<Share> shares_;  // by member
   std::vector<std::thread> workers_;
 };
 

@@ -7,9 +7,10 @@
 
 namespace stepfuse::runtime {
 
-/// A fixed team of threads; the caller is its first member. Static split: no stealing, no queue, no allocation in
-/// run(). Survives fork: the child's first run() starts a new team. MXCSR is set to round-to-nearest with denormals
-/// honoured while a task runs and restored afterwards; OpenMP's thread count is 1 inside our own threads.
+/// A fixed team of threads; the caller is its first member. Static split, no queue, no allocation in run(); the caller
+/// takes over the whole share of a member whose thread has not started it in time, under that member's number. Survives
+/// fork: the child's first run() starts a new team. MXCSR is set to round-to-nearest with denormals honoured while a
+/// task runs and restored afterwards; OpenMP's thread count is 1 inside our own threads.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);  // >= 1; 0: one per core this process may use

@@ -3,7 +3,7 @@
 //
 // Strict numerics on random rules: the fused plan, the unfused plan and the typed interpreter agree bit for bit, for
 // any number of threads.
-#include "tests/e2e/random_graph.h"
+#include "tests/support/random_graph.h"
 
 #include "ir/print.h"
 #include "tests/e2e/optimizer_run.h"
@@ -95,8 +95,11 @@ TEST_P(RandomGraphs, ElementwiseAndReductionsAgreeBitForBit) {
 }
 
 TEST_P(RandomGraphs, ProductsAndLongReductionsAgreeBitForBit) {
-  for (uint64_t seed = GetParam(); seed < kProducts && !HasFailure(); seed += kParts)
-    check_seed(10'000 + seed, {static_cast<int>(2 + seed % 5), true});
+  for (uint64_t seed = 10'000 + GetParam(); seed < 10'000 + kProducts && !HasFailure(); seed += kParts) {
+    const RandomGraphOptions options{static_cast<int>(2 + seed % 5), true};
+    EXPECT_TRUE(has_product_and_chunks(make_random_graph(seed, options).graph)) << seed;
+    check_seed(seed, options);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Part, RandomGraphs, testing::Range(uint64_t{0}, kParts));

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Stepfuse authors
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/e2e/random_graph.h"
+#include "tests/support/random_graph.h"
 
 #include <algorithm>
 #include <array>
