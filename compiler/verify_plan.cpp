@@ -81,7 +81,13 @@ class PaperRun {
     const Slot slot = group_.slots[id.v];
     if (slot.kind == Slot::Kind::None) return;
     const auto old = holds_.find(place(slot));
-    if (phase != nullptr && old != holds_.end()) check_overwrite(step, id, old->second, *phase);
+    if (old != holds_.end()) {
+      if (phase == nullptr) {
+        check_single_overwrite(step, id, old->second);
+      } else {
+        check_overwrite(step, id, old->second, *phase);
+      }
+    }
     holds_[place(slot)] = id;
   }
 
@@ -92,11 +98,27 @@ class PaperRun {
         if (graph_.is_scalar(operand) || view_base(graph_, operand) != old) continue;
         const bool together =
             operand == old && graph_.node(old).type.shape == domain && graph_.node(id).type.shape == domain;
-        if (!together)
-          report(step, fmt::format("{} overwrites {} while other elements of it are read", value_label(graph_, id),
-                                   value_label(graph_, old)));
+        if (!together) report_overwrite(step, id, old);
       }
     }
+  }
+
+  /// A product may replace its C, and adddiag its matrix: each element is read where it is written. Factors of a
+  /// product are read before it starts. Other operands are read while results are written.
+  void check_single_overwrite(const GroupStep& step, ValueId id, ValueId old) {
+    const ir::Node& node = graph_.node(id);
+    const bool has_c = node.op == ir::Op::Matmul && node.num_operands == 5;
+    for (size_t k = 0; k < (has_c ? 3U : 2U); ++k) {
+      const ValueId operand = node.operands[k];
+      if (graph_.is_scalar(operand) || view_base(graph_, operand) != old) continue;
+      const bool in_place = operand == old && (has_c ? k == 2 : node.op == ir::Op::AddDiag);
+      if (!in_place) report_overwrite(step, id, old);
+    }
+  }
+
+  void report_overwrite(const GroupStep& step, ValueId id, ValueId old) {
+    report(step, fmt::format("{} overwrites {} while other elements of it are read", value_label(graph_, id),
+                             value_label(graph_, old)));
   }
 
   void copy(const GroupStep& step) {

@@ -11,7 +11,7 @@ namespace charlm {
 
 /// What the command line asks for.
 struct Options {
-  int steps = 300;
+  int steps = 200;
   int batch = 16;    ///< sequences per step
   int context = 32;  ///< characters per sequence
   int threads = 0;   ///< 0: one per core this process may use

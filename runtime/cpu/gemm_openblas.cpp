@@ -233,6 +233,9 @@ class OpenBlasProvider final : public GemmProvider {
 
 }  // namespace
 
+// The first use of the variable registers its destructor, which allocates.
+void prepare_thread_for_openblas() { thread_buffer.in_use = false; }
+
 Result<std::unique_ptr<GemmProvider>> make_openblas_provider() { return std::make_unique<OpenBlasProvider>(); }
 
 }  // namespace stepfuse::runtime

@@ -16,6 +16,9 @@ Result<std::unique_ptr<GemmProvider>> make_fma_chain_provider(const CpuTarget& h
 Result<std::unique_ptr<GemmProvider>> make_openblas_provider();
 Result<std::unique_ptr<GemmProvider>> make_onednn_provider(const CpuTarget& host);
 
+/// Does now what OpenBLAS's first product on this thread would otherwise allocate for.
+void prepare_thread_for_openblas();
+
 /// Refuses extents and strides that no matrix has, and flags that contradict them.
 Outcome check_gemm_shape(const GemmShape& shape);
 

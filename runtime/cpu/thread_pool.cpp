@@ -22,6 +22,7 @@
 #endif
 
 #include "runtime/cpu/float_environment.h"
+#include "runtime/cpu/gemm_providers.h"
 #include "runtime/cpu/omp_guard.h"
 
 namespace stepfuse::runtime {
@@ -108,23 +109,22 @@ const Frame* find_frame(const void* pool) {
   return frame;
 }
 
-void run_share(const Job& job, const void* pool, int member, int members) noexcept {
-  const EnterFrame frame(pool, member);
-  const int64_t end = share_begin(job.count, member + 1, members);
-  for (int64_t i = share_begin(job.count, member, members); i < end; ++i) job.task(job.context, i, member);
-}
-
 /// The threads of one process. After a fork the child has the object but not the threads.
 class Team {
  public:
   Team(const void* pool, int members)
       : pool_(pool), members_(members), process_(getpid()), shares_(static_cast<size_t>(members)) {
     workers_.reserve(static_cast<size_t>(members - 1));
+    pending_ = members - 1;
     try {
       for (int member = 1; member < members; ++member) workers_.emplace_back([this, member] { serve(member); });
     } catch (const std::system_error&) {
-      // No more threads to be had: run() does the missing members' shares as it does those of late ones.
+      // No more threads to be had: those that there are do the missing members' shares.
     }
+    started_ = static_cast<int>(workers_.size());
+    pending_ -= members - 1 - started_;
+    // From here on the threads allocate nothing.
+    for (int left = pending_.load(std::memory_order_acquire); left != 0;) left = wait_for_change(pending_, left);
   }
 
   ~Team() {
@@ -138,53 +138,73 @@ class Team {
 
   void run(const Job& job) {
     const std::lock_guard<std::mutex> one_run_at_a_time(busy_);
-    if (job.count == 1) return run_share(job, pool_, members_ - 1, members_);  // the only share that is not empty
     job_ = job;
-    pending_.store(members_ - 1, std::memory_order_relaxed);
-    for (int member = 1; member < members_; ++member) open(member).store(true, std::memory_order_release);
+    for (int member = 0; member < members_; ++member)
+      share(member).next.store(share_begin(job.count, member, members_), std::memory_order_relaxed);
+    if (job.count == 1) return take_part(0);  // not worth waking anybody
+    pending_.store(started_, std::memory_order_relaxed);
+    for (int member = 1; member <= started_; ++member) share(member).invited.store(true, std::memory_order_release);
     generation_.fetch_add(1, std::memory_order_release);
     generation_.notify_all();
-    run_share(job, pool_, 0, members_);
-    // A thread that has not come by now may be waiting for a core. Its share is done here, which keeps short runs short
-    // on a busy machine; a thread that comes too late finds its share closed.
-    for (int member = members_ - 1; member > 0; --member) take_share(member);
+    take_part(0);
+    // Every index is taken. A thread that has not come by now, waiting for a core perhaps, is not waited for.
+    for (int member = 1; member <= started_; ++member)
+      if (accept(member)) pending_.fetch_sub(1, std::memory_order_acq_rel);
     for (int left = pending_.load(std::memory_order_acquire); left != 0;) left = wait_for_change(pending_, left);
   }
 
  private:
+  /// What a member starts with.
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};      // the first index that nobody has taken
+    std::atomic<bool> invited{false};  // to a run it has not joined yet
+  };
+
+  Share& share(int member) { return shares_[static_cast<size_t>(member)]; }
+
+  /// Whoever turns the invitation down or accepts it, once, decides whether this member may look at the job.
+  bool accept(int member) { return share(member).invited.exchange(false, std::memory_order_acq_rel); }
+
   void serve(int member) {
     omp_set_num_threads(1);
+    prepare_thread_for_openblas();
+    leave();
     for (int seen = 0;;) {
       seen = wait_for_change(generation_, seen);
       if (stop_) return;
+      if (!accept(member)) continue;
       const FloatEnvironment environment;
-      take_share(member);
+      take_part(member);
+      leave();
     }
   }
 
-  std::atomic<bool>& open(int member) { return shares_[static_cast<size_t>(member)].open; }
-
-  /// Runs the member's share unless somebody has: whoever closes it may read the job.
-  void take_share(int member) {
-    if (!open(member).exchange(false, std::memory_order_acq_rel)) return;
-    run_share(job_, pool_, member, members_);
+  void leave() {
     if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
   }
 
-  /// Whether a member's share of the current run is still to be taken.
-  struct alignas(64) Share {
-    std::atomic<bool> open{false};
-  };
+  /// The member's own share from the front, then what is left of the others'.
+  void take_part(int member) noexcept {
+    const EnterFrame frame(pool_, member);
+    for (int k = 0; k < members_; ++k) {
+      const int owner = (member + k) % members_;
+      const int64_t end = share_begin(job_.count, owner + 1, members_);
+      for (int64_t i = take(owner); i < end; i = take(owner)) job_.task(job_.context, i, member);
+    }
+  }
+
+  int64_t take(int owner) { return share(owner).next.fetch_add(1, std::memory_order_relaxed); }
 
   const void* pool_;
   const int members_;
   const pid_t process_;
   std::mutex busy_;
   Job job_;
-  bool stop_ = false;
+  std::atomic<bool> stop_{false};
   alignas(64) std::atomic<int> generation_{0};
   alignas(64) std::atomic<int> pending_{0};
   std::vector<Share> shares_;  // by member
+  int started_ = 0;            // threads, for members 1 to started_
   std::vector<std::thread> workers_;
 };
 

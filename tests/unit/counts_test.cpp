@@ -65,9 +65,10 @@ TEST(Counts, NaiveCountsTensorOpsOnly) {
   EXPECT_EQ(count_naive(rule_of(vector_rule("%a = mul %p, (1 - #lr * #wd) : f32\n %b = lerp %m, %g, 0.1 : f32\n"
                                             "%r = axpy (-#lr), %b, %a : f32\n return %r -> %p, %b -> %m\n"))),
             (LaunchCounts{3, 0, 0}));
-  EXPECT_EQ(count_naive(rule_of(matrix_rule("f32", 4, 6, "%t = transpose %g : f32\n %x = matmul %g, %t : f32\n"
-                                                         "%y = adddiag %x, 1 : f32\n %n = norm %y {all} : f32\n"
-                                                         "%r = mul %p, %n : f32\n return %r -> %p\n"))),
+  EXPECT_EQ(count_naive(rule_of(matrix_rule("f32", 4, 6,
+                                            "%t = transpose %g : f32\n %x = matmul %g, %t : f32\n"
+                                            "%y = adddiag %x, 1 : f32\n %n = norm %y {all} : f32\n"
+                                            "%r = mul %p, %n : f32\n return %r -> %p\n"))),
             (LaunchCounts{2, 1, 1}));
 }
 
@@ -76,9 +77,8 @@ TEST(Counts, BytesPerParameter) {
   EXPECT_DOUBLE_EQ(counts_of({planned_recipe("w", {4096}, "adamw", {{"amsgrad", "true"}})}).bytes_per_param, 36);
   EXPECT_DOUBLE_EQ(counts_of({planned_recipe("w", {4096}, "sgd")}).bytes_per_param, 12);
   // A swap reads and writes both states through scratch; copies are no kernels, so only the rest is counted.
-  EXPECT_DOUBLE_EQ(counts_of({planned("w", {64}, vector_rule("%r = sub %p, %g : f32\n return %r -> %p\n"))})
-                       .bytes_per_param,
-                   12);
+  EXPECT_DOUBLE_EQ(
+      counts_of({planned("w", {64}, vector_rule("%r = sub %p, %g : f32\n return %r -> %p\n"))}).bytes_per_param, 12);
 }
 
 TEST(Counts, MuonBytes) {

@@ -104,7 +104,8 @@ TEST(Explain, StrictSaysWhyItSkips) {
 }
 
 TEST(Explain, BackendNotesComeLast) {
-  const ordered_json json = explained(ir::Mode::Default, {}, {{"gemm", "f32", true, "openblas passed its test", {}, {}}});
+  const ordered_json json =
+      explained(ir::Mode::Default, {}, {{"gemm", "f32", true, "openblas passed its test", {}, {}}});
   EXPECT_EQ(json["decisions"].back()["pass"], "gemm");
   EXPECT_EQ(json["decisions"].back()["why"], "openblas passed its test");
 }
@@ -113,9 +114,10 @@ TEST(Explain, TextSaysTheSame) {
   const auto parameters = model();
   const StepPlan plan = plan_of(parameters, plan_options(ir::Mode::Default, {"absorb_update"}));
   const std::string text = explain_text(plan, parameters, {{"gemm", "f32", true, "openblas passed its test", {}, {}}});
-  for (const char* part : {"792 parameters in 2 groups, target cpu, default numerics", "55 launches: 25 elementwise, 30",
-                           "group muon (peer: torch.optim.Muon): 2 parameters, 1 batches", "0 host syncs",
-                           "- absorb_update", "switched off by name", "+ fuse", "+ gemm", "instead of: "})
+  for (const char* part :
+       {"792 parameters in 2 groups, target cpu, default numerics", "55 launches: 25 elementwise, 30",
+        "group muon (peer: torch.optim.Muon): 2 parameters, 1 batches", "0 host syncs", "- absorb_update",
+        "switched off by name", "+ fuse", "+ gemm", "instead of: "})
     EXPECT_THAT(text, HasSubstr(part));
 }
 

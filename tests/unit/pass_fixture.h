@@ -27,7 +27,8 @@ inline ir::Graph rule_of(const std::string& text) {
 
 /// A rule over f32 vectors: %p, %g, %m, the step #t and #lr, #wd.
 inline std::string vector_rule(const std::string& body) {
-  return "recipe @r(%p: f32[N] param, %g: f32[N] grad, %m: f32[N] state \"m\", #t: step, #lr: group = 0.1, #wd: group = "
+  return "recipe @r(%p: f32[N] param, %g: f32[N] grad, %m: f32[N] state \"m\", #t: step, #lr: group = 0.1, #wd: group "
+         "= "
          "0.25) {\n" +
          body + "}\n";
 }

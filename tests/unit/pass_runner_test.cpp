@@ -138,7 +138,8 @@ TEST(PassRunner, StrictSkipsWhatIsEqualInRealArithmeticOnly) {
   const RunLog result = run({}, {}, ir::Mode::Strict);
   for (const PassInfo& pass : all_passes()) {
     if (pass.run == nullptr) continue;
-    EXPECT_EQ(testing::Value(names(result.timings), testing::Contains(pass.name)), !pass.default_mode_only) << pass.name;
+    EXPECT_EQ(testing::Value(names(result.timings), testing::Contains(pass.name)), !pass.default_mode_only)
+        << pass.name;
     const bool explained = std::any_of(result.decisions.begin(), result.decisions.end(), [&](const Decision& decision) {
       return decision.pass == pass.name && !decision.taken && decision.why.starts_with("strict rounds once per op");
     });

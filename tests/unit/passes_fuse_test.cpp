@@ -14,8 +14,9 @@ void expect_fused(std::string after) {
 }
 
 TEST(Fuse, ElementwiseOpsOfOneShapeAreOneCluster) {
-  expect_fused(vector_rule("%a = mul %p, (1 - #lr * #wd) : f32 @0.0\n %b = lerp %m, %g, 0.1 : f32 @0.0\n"
-                           "%r = axpy (-#lr), %b, %a : f32 @0.0\n return %r -> %p, %b -> %m\n"));
+  expect_fused(
+      vector_rule("%a = mul %p, (1 - #lr * #wd) : f32 @0.0\n %b = lerp %m, %g, 0.1 : f32 @0.0\n"
+                  "%r = axpy (-#lr), %b, %a : f32 @0.0\n return %r -> %p, %b -> %m\n"));
 }
 
 TEST(Fuse, OpsThatShareNothingStillShareALaunch) {
@@ -23,39 +24,45 @@ TEST(Fuse, OpsThatShareNothingStillShareALaunch) {
 }
 
 TEST(Fuse, AReductionEndsAPhase) {
-  expect_fused(matrix_rule("f32", 4, 6, "%a = lerp %m, %g, 0.1 : f32 @0.0\n %n = norm %a {matrix} : f32 @0.0\n"
-                                        "%c = max %n, 1e-7 : f32 @0.1\n %x = div %a, %c : f32 @0.1\n"
-                                        "%r = axpy (-#lr), %x, %p : f32 @0.1\n return %r -> %p, %a -> %m\n"));
+  expect_fused(matrix_rule("f32", 4, 6,
+                           "%a = lerp %m, %g, 0.1 : f32 @0.0\n %n = norm %a {matrix} : f32 @0.0\n"
+                           "%c = max %n, 1e-7 : f32 @0.1\n %x = div %a, %c : f32 @0.1\n"
+                           "%r = axpy (-#lr), %x, %p : f32 @0.1\n return %r -> %p, %a -> %m\n"));
 }
 
 TEST(Fuse, MixedAxesAreCutIntoPhases) {
   // Rows and columns are cut differently, so they cannot share one pass over the matrix.
-  expect_fused(matrix_rule("f32", 4, 6, "%a = norm %g {rows} : f32 @0.0\n %b = norm %g {cols} : f32 @0.1\n"
-                                        "%c = norm %m {matrix} : f32 @0.2\n %x = div %g, %a : f32 @0.1\n"
-                                        "%y = div %x, %b : f32 @0.2\n %z = div %y, %c : f32 @0.3\n"
-                                        "%r = add %z, %p : f32 @0.3\n return %r -> %p\n"));
+  expect_fused(matrix_rule("f32", 4, 6,
+                           "%a = norm %g {rows} : f32 @0.0\n %b = norm %g {cols} : f32 @0.1\n"
+                           "%c = norm %m {matrix} : f32 @0.2\n %x = div %g, %a : f32 @0.1\n"
+                           "%y = div %x, %b : f32 @0.2\n %z = div %y, %c : f32 @0.3\n"
+                           "%r = add %z, %p : f32 @0.3\n return %r -> %p\n"));
   // The whole of one matrix and all of it are the same cut.
-  expect_fused(matrix_rule("f32", 4, 6, "%a = norm %g {matrix} : f32 @0.0\n %b = norm %m {all} : f32 @0.0\n"
-                                        "%x = div %g, %a : f32 @0.1\n %y = div %x, %b : f32 @0.1\n"
-                                        "%r = add %y, %p : f32 @0.1\n return %r -> %p\n"));
+  expect_fused(matrix_rule("f32", 4, 6,
+                           "%a = norm %g {matrix} : f32 @0.0\n %b = norm %m {all} : f32 @0.0\n"
+                           "%x = div %g, %a : f32 @0.1\n %y = div %x, %b : f32 @0.1\n"
+                           "%r = add %y, %p : f32 @0.1\n return %r -> %p\n"));
 }
 
 TEST(Fuse, InABatchAllIsAnotherCutThanMatrix) {
-  expect_fused("recipe @r(%p: f32[2, 4, 6] param, %g: f32[2, 4, 6] grad) {\n"
-               "%a = norm %g {matrix} : f32 @0.0\n %b = norm %g {all} : f32 @0.1\n %x = div %g, %a : f32 @0.1\n"
-               "%y = div %x, %b : f32 @0.2\n %r = add %y, %p : f32 @0.2\n return %r -> %p\n}\n");
+  expect_fused(
+      "recipe @r(%p: f32[2, 4, 6] param, %g: f32[2, 4, 6] grad) {\n"
+      "%a = norm %g {matrix} : f32 @0.0\n %b = norm %g {all} : f32 @0.1\n %x = div %g, %a : f32 @0.1\n"
+      "%y = div %x, %b : f32 @0.2\n %r = add %y, %p : f32 @0.2\n return %r -> %p\n}\n");
 }
 
 TEST(Fuse, ProductsSeparateStages) {
-  expect_fused(matrix_rule("f32", 4, 6, "%a = mul %g, 2 : f32 @0.0\n %x = matmul %s, %a : f32\n"
-                                        "%r = axpy (-#lr), %x, %p : f32 @1.0\n return %r -> %p\n"));
+  expect_fused(matrix_rule("f32", 4, 6,
+                           "%a = mul %g, 2 : f32 @0.0\n %x = matmul %s, %a : f32\n"
+                           "%r = axpy (-#lr), %x, %p : f32 @1.0\n return %r -> %p\n"));
 }
 
 TEST(Fuse, OpsSinkToTheStageThatNeedsThem) {
   // The decayed parameter is needed after the product only: computing it there saves its write and read.
-  expect_fused(matrix_rule("f32", 4, 6, "%d = mul %p, (1 - #lr * #wd) : f32 @0.0\n %a = mul %g, 2 : f32 @1.0\n"
-                                        "%x = matmul %s, %a : f32\n %r = axpy (-#lr), %x, %d : f32 @0.0\n"
-                                        "return %r -> %p\n"));
+  expect_fused(matrix_rule("f32", 4, 6,
+                           "%d = mul %p, (1 - #lr * #wd) : f32 @0.0\n %a = mul %g, 2 : f32 @1.0\n"
+                           "%x = matmul %s, %a : f32\n %r = axpy (-#lr), %x, %d : f32 @0.0\n"
+                           "return %r -> %p\n"));
 }
 
 TEST(Fuse, AnOpThatWouldReadMoreLaterStays) {
@@ -67,31 +74,36 @@ TEST(Fuse, AnOpThatWouldReadMoreLaterStays) {
 }
 
 TEST(Fuse, OutputsStayWhereTheyAreMade) {
-  expect_fused(matrix_rule("f32", 4, 6, "%b = lerp %m, %g, 0.1 : f32 @0.0\n %x = matmul %s, %g : f32\n"
-                                        "%y = add %x, %b : f32 @1.0\n %r = sub %p, %y : f32 @1.0\n"
-                                        "return %r -> %p, %b -> %m\n"));
+  expect_fused(matrix_rule("f32", 4, 6,
+                           "%b = lerp %m, %g, 0.1 : f32 @0.0\n %x = matmul %s, %g : f32\n"
+                           "%y = add %x, %b : f32 @1.0\n %r = sub %p, %y : f32 @1.0\n"
+                           "return %r -> %p, %b -> %m\n"));
 }
 
 TEST(Fuse, AViewOfAFusedValueNeedsItInMemory) {
-  expect_fused("recipe @r(%p: f32[4, 4] param, %g: f32[4, 4] grad) {\n"
-               "%a = mul %g, 2 : f32 @0.0\n %t = transpose %a : f32\n %r = add %p, %t : f32 @1.0\n"
-               "return %r -> %p\n}\n");
+  expect_fused(
+      "recipe @r(%p: f32[4, 4] param, %g: f32[4, 4] grad) {\n"
+      "%a = mul %g, 2 : f32 @0.0\n %t = transpose %a : f32\n %r = add %p, %t : f32 @1.0\n"
+      "return %r -> %p\n}\n");
   // A view of an input is there already.
-  expect_fused("recipe @r(%p: f32[4, 4] param, %g: f32[4, 4] grad) {\n"
-               "%t = transpose %g : f32\n %a = mul %t, 2 : f32 @0.0\n %r = add %p, %a : f32 @0.0\n"
-               "return %r -> %p\n}\n");
+  expect_fused(
+      "recipe @r(%p: f32[4, 4] param, %g: f32[4, 4] grad) {\n"
+      "%t = transpose %g : f32\n %a = mul %t, 2 : f32 @0.0\n %r = add %p, %a : f32 @0.0\n"
+      "return %r -> %p\n}\n");
 }
 
 TEST(Fuse, SmallValuesJoinTheLargeOnesTheyFeed) {
-  expect_fused(matrix_rule("f32", 4, 6, "%a = norm %g {rows} : f32 @0.0\n %b = add %a, 1e-8 : f32 @0.1\n"
-                                        "%x = div %g, %b : f32 @0.1\n %r = add %x, %p : f32 @0.1\n"
-                                        "return %r -> %p\n"));
+  expect_fused(matrix_rule("f32", 4, 6,
+                           "%a = norm %g {rows} : f32 @0.0\n %b = add %a, 1e-8 : f32 @0.1\n"
+                           "%x = div %g, %b : f32 @0.1\n %r = add %x, %p : f32 @0.1\n"
+                           "return %r -> %p\n"));
 }
 
 TEST(Fuse, AReductionOfASmallDomainHasItsOwnCluster) {
   // The norm of the row norms covers 4 elements, not 24: in the matrix's phase it would count each one six times.
-  const std::string text = matrix_rule("f32", 4, 6, "%a = norm %g {rows} : f32\n %b = norm %a {matrix} : f32\n"
-                                                    "%x = div %g, %b : f32\n %r = add %x, %p : f32\n return %r -> %p\n");
+  const std::string text = matrix_rule("f32", 4, 6,
+                                       "%a = norm %g {rows} : f32\n %b = norm %a {matrix} : f32\n"
+                                       "%x = div %g, %b : f32\n %r = add %x, %p : f32\n return %r -> %p\n");
   ir::Graph graph = rule_of(text);
   run_pass("fuse", graph);
   std::map<std::string, ir::Placement> placed;
@@ -118,10 +130,10 @@ TEST(Fuse, DropsWhatIsDead) {
 }
 
 TEST(Fuse, RecordsEveryCluster) {
-  const auto decisions =
-      decisions_of("fuse", matrix_rule("f32", 4, 6, "%a = mul %g, 2 : f32\n %x = matmul %s, %a : f32\n"
-                                                    "%y = add %x, %m : f32\n %r = axpy (-#lr), %y, %p : f32\n"
-                                                    "return %r -> %p\n"));
+  const auto decisions = decisions_of("fuse", matrix_rule("f32", 4, 6,
+                                                          "%a = mul %g, 2 : f32\n %x = matmul %s, %a : f32\n"
+                                                          "%y = add %x, %m : f32\n %r = axpy (-#lr), %y, %p : f32\n"
+                                                          "return %r -> %p\n"));
   ASSERT_EQ(decisions.size(), 2U);
   EXPECT_EQ(decisions[0].subject, "r cluster 0");
   EXPECT_THAT(decisions[0].why, testing::HasSubstr("1 ops"));

@@ -51,9 +51,10 @@ TEST(Orient, AFactorPerRowIsTransposedAsWell) {
               wide("%n = norm %g {rows} : f32\n %a = div %m, %n : f32\n %x = matmul %p, %a {tb} : f32\n"
                    "%y = matmul %x, %m : f32\n %r = add %y, %p : f32\n"));
   // A row that is not transposed meets other columns.
-  expect_untouched("orient", wide("%n = norm %p {cols} : f32\n %t = transpose %s : f32\n %k = slice %n {dim=1, begin=0, "
-                                  "end=4} : f32\n %a = div %t, %k : f32\n %b = neg %a : f32\n"
-                                  "%x = norm %b {all} : f32\n %r = mul %p, %x : f32\n"));
+  expect_untouched("orient",
+                   wide("%n = norm %p {cols} : f32\n %t = transpose %s : f32\n %k = slice %n {dim=1, begin=0, "
+                        "end=4} : f32\n %a = div %t, %k : f32\n %b = neg %a : f32\n"
+                        "%x = norm %b {all} : f32\n %r = mul %p, %x : f32\n"));
 }
 
 /// Newton-Schulz on a tall matrix as the recipe writes it: transposed, iterated, transposed back.
@@ -84,8 +85,7 @@ TEST(AbsorbScale, DifferencesNegateAFactor) {
 }
 
 TEST(AbsorbScale, FactorsMultiply) {
-  expect_pass("absorb_scale",
-              wide("%x = matmul %s, %g, 3 : f32\n %y = mul %x, 2 : f32\n %r = add %p, %y : f32\n"),
+  expect_pass("absorb_scale", wide("%x = matmul %s, %g, 3 : f32\n %y = mul %x, 2 : f32\n %r = add %p, %y : f32\n"),
               wide("%r = matmul %s, %g, %p, 6, 1 : f32\n"));
   expect_pass("absorb_scale", wide("%x = matmul %s, %g : f32\n %r = mul 2, %x : f32\n"),
               wide("%r = matmul %s, %g, 2 : f32\n"));
@@ -94,15 +94,15 @@ TEST(AbsorbScale, FactorsMultiply) {
 TEST(AbsorbScale, TwoReadersKeepTheProduct) {
   expect_untouched("absorb_scale", wide("%x = matmul %s, %g : f32\n %y = add %x, %p : f32\n %r = mul %x, %y : f32\n"));
   expect_untouched("absorb_scale", wide("%x = matmul %s, %g : f32\n %y = mul %x, 2 : f32\n %r = mul %x, %y : f32\n"));
-  expect_untouched("absorb_scale",
-                   matrix_rule("f32", 4, 6, "%x = matmul %s, %g : f32\n %r = add %x, %p : f32\n"
-                                            "return %r -> %p, %x -> %m\n"));
+  expect_untouched("absorb_scale", matrix_rule("f32", 4, 6,
+                                               "%x = matmul %s, %g : f32\n %r = add %x, %p : f32\n"
+                                               "return %r -> %p, %x -> %m\n"));
 }
 
 TEST(AbsorbScale, ScaledProductWithTwoReadersKeepsItsScale) {
-  expect_untouched("absorb_scale",
-                   matrix_rule("f32", 4, 6, "%n = norm %g {matrix} : f32\n %x = matmul %s, %g, %n : f32\n"
-                                            "%y = add %x, %m : f32\n %r = sub %x, %y : f32\n return %r -> %p\n"));
+  expect_untouched("absorb_scale", matrix_rule("f32", 4, 6,
+                                               "%n = norm %g {matrix} : f32\n %x = matmul %s, %g, %n : f32\n"
+                                               "%y = add %x, %m : f32\n %r = sub %x, %y : f32\n return %r -> %p\n"));
 }
 
 TEST(AbsorbScale, CMustHaveTheShapeOfTheProduct) {
@@ -145,10 +145,11 @@ const std::string kBf16Iteration =
     "%y = matmul %gram, %x : f32\n %z = add %y, %x : bf16\n %r = axpy #lr, %z, %p : f32\n return %r -> %p\n}\n";
 
 TEST(WidenProducts, TheIterationRunsInF32) {
-  expect_pass("widen_products", kBf16Iteration,
-              "recipe @r(%p: f32[4, 6] param, %g: f32[4, 6] grad, #lr: group = 0.1) {\n"
-              "%x = div %g, 3 : f32\n %gram = matmul %x, %x {tb} : f32\n"
-              "%y = matmul %gram, %x : f32\n %z = add %y, %x : f32\n %r = axpy #lr, %z, %p : f32\n return %r -> %p\n}\n");
+  expect_pass(
+      "widen_products", kBf16Iteration,
+      "recipe @r(%p: f32[4, 6] param, %g: f32[4, 6] grad, #lr: group = 0.1) {\n"
+      "%x = div %g, 3 : f32\n %gram = matmul %x, %x {tb} : f32\n"
+      "%y = matmul %gram, %x : f32\n %z = add %y, %x : f32\n %r = axpy #lr, %z, %p : f32\n return %r -> %p\n}\n");
 }
 
 TEST(WidenProducts, StaysWhereThereAreBf16Units) {
@@ -161,8 +162,9 @@ TEST(WidenProducts, StaysWhereThereAreBf16Units) {
 }
 
 TEST(WidenProducts, WithoutAProductNothingIsWidened) {
-  expect_untouched("widen_products", "recipe @r(%p: f32[N] param, %g: f32[N] grad) {\n%u = cast %g : bf16\n"
-                                     "%r = add %p, %u : f32\n return %r -> %p\n}\n");
+  expect_untouched("widen_products",
+                   "recipe @r(%p: f32[N] param, %g: f32[N] grad) {\n%u = cast %g : bf16\n"
+                   "%r = add %p, %u : f32\n return %r -> %p\n}\n");
 }
 
 TEST(WidenProducts, OutputsKeepTheirType) {
@@ -177,11 +179,12 @@ TEST(WidenProducts, OutputsKeepTheirType) {
 
 TEST(WidenProducts, FactorsKeepOneType) {
   // %g comes in bf16 and %x is widened: a product takes operands of one type.
-  expect_pass("widen_products",
-              "recipe @r(%p: bf16[4, 4] param, %g: bf16[4, 4] grad) {\n%x = add %g, %p : bf16\n"
-              "%y = matmul %x, %g {tb} : f32\n %r = add %p, %y : bf16\n return %r -> %p\n}\n",
-              "recipe @r(%p: bf16[4, 4] param, %g: bf16[4, 4] grad) {\n%x = add %g, %p : f32\n"
-              "%cast_1 = cast %g : f32\n %y = matmul %x, %cast_1 {tb} : f32\n %r = add %p, %y : bf16\n return %r -> %p\n}\n");
+  expect_pass(
+      "widen_products",
+      "recipe @r(%p: bf16[4, 4] param, %g: bf16[4, 4] grad) {\n%x = add %g, %p : bf16\n"
+      "%y = matmul %x, %g {tb} : f32\n %r = add %p, %y : bf16\n return %r -> %p\n}\n",
+      "recipe @r(%p: bf16[4, 4] param, %g: bf16[4, 4] grad) {\n%x = add %g, %p : f32\n"
+      "%cast_1 = cast %g : f32\n %y = matmul %x, %cast_1 {tb} : f32\n %r = add %p, %y : bf16\n return %r -> %p\n}\n");
 }
 
 TEST(WidenProducts, ConcatenationsKeepOneType) {
@@ -189,14 +192,16 @@ TEST(WidenProducts, ConcatenationsKeepOneType) {
               "recipe @r(%p: bf16[8, 4] param, %g: bf16[8, 4] grad, %m: bf16[4, 4] state \"m\") {\n%x = neg %m : bf16\n"
               "%c = concat %x, %m {dim=0} : bf16\n %y = matmul %c, %x : f32\n %r = add %p, %y : bf16\n"
               "return %r -> %p\n}\n",
-              "recipe @r(%p: bf16[8, 4] param, %g: bf16[8, 4] grad, %m: bf16[4, 4] state \"m\") {\n%x = neg %m : f32\n %cast_1 = cast %m : f32\n"
+              "recipe @r(%p: bf16[8, 4] param, %g: bf16[8, 4] grad, %m: bf16[4, 4] state \"m\") {\n%x = neg %m : f32\n "
+              "%cast_1 = cast %m : f32\n"
               "%c = concat %x, %cast_1 {dim=0} : f32\n %y = matmul %c, %x : f32\n %r = add %p, %y : bf16\n"
               "return %r -> %p\n}\n");
 }
 
 TEST(WidenProducts, ProductsOfBoundMatricesAreNoIteration) {
-  expect_untouched("widen_products", "recipe @r(%p: bf16[4, 4] param, %g: bf16[4, 4] grad) {\n"
-                                     "%y = matmul %g, %g {tb} : f32\n %r = add %p, %y : bf16\n return %r -> %p\n}\n");
+  expect_untouched("widen_products",
+                   "recipe @r(%p: bf16[4, 4] param, %g: bf16[4, 4] grad) {\n"
+                   "%y = matmul %g, %g {tb} : f32\n %r = add %p, %y : bf16\n return %r -> %p\n}\n");
 }
 
 TEST(MarkSymmetric, GramMatricesAndTheirPolynomials) {
@@ -211,11 +216,12 @@ TEST(MarkSymmetric, WhatNeedNotBeSymmetric) {
   // Two factors, a product of two different symmetric matrices, C without symmetry, a square that is not known.
   expect_untouched("mark_symmetric", wide("%a = matmul %g, %m {tb} : f32\n %x = matmul %a, %g : f32\n"
                                           "%r = add %x, %p : f32\n"));
-  expect_pass("mark_symmetric",
-              wide("%a = matmul %g, %g {tb} : f32\n %b = matmul %m, %m {tb} : f32\n %c = matmul %a, %b : f32\n"
-                   "%x = matmul %c, %g : f32\n %r = add %x, %p : f32\n"),
-              wide("%a = matmul %g, %g {tb, sym} : f32\n %b = matmul %m, %m {tb, sym} : f32\n %c = matmul %a, %b : f32\n"
-                   "%x = matmul %c, %g : f32\n %r = add %x, %p : f32\n"));
+  expect_pass(
+      "mark_symmetric",
+      wide("%a = matmul %g, %g {tb} : f32\n %b = matmul %m, %m {tb} : f32\n %c = matmul %a, %b : f32\n"
+           "%x = matmul %c, %g : f32\n %r = add %x, %p : f32\n"),
+      wide("%a = matmul %g, %g {tb, sym} : f32\n %b = matmul %m, %m {tb, sym} : f32\n %c = matmul %a, %b : f32\n"
+           "%x = matmul %c, %g : f32\n %r = add %x, %p : f32\n"));
   expect_untouched("mark_symmetric", wide("%a = matmul %g, %g, %s, 1, 1 {tb} : f32\n %x = matmul %a, %g : f32\n"
                                           "%r = add %x, %p : f32\n"));
   expect_untouched("mark_symmetric", wide("%a = matmul %s, %s : f32\n %x = matmul %a, %g : f32\n"

@@ -72,7 +72,8 @@ bool expect_same_bits(std::string_view pass, const ir::Graph& graph, uint64_t se
   const Pair pair = run_both(pass, graph, seed, Evaluation::Typed, context);
   for (const auto& [name, tensor] : pair.before) {
     const ir::Tensor& other = pair.after.at(name);
-    const bool same = std::equal(tensor.data.begin(), tensor.data.end(), other.data.begin(), other.data.end(), same_bits);
+    const bool same =
+        std::equal(tensor.data.begin(), tensor.data.end(), other.data.begin(), other.data.end(), same_bits);
     EXPECT_TRUE(same) << pass << ", seed " << seed << ", %" << name << "\n" << ir::print(graph);
   }
   return pair.changed;
@@ -142,8 +143,8 @@ void expect_close(std::string_view pass, const ir::Graph& graph, uint64_t seed) 
       const double a = tensor.data[i];
       const double b = other.data[i];
       if (same_bits(a, b)) continue;
-      ASSERT_LE(std::abs(a - b), 1e-12 * largest)
-          << pass << ", seed " << seed << ", %" << name << "[" << i << "]\n" << ir::print(graph);
+      ASSERT_LE(std::abs(a - b), 1e-12 * largest) << pass << ", seed " << seed << ", %" << name << "[" << i << "]\n"
+                                                  << ir::print(graph);
     }
   }
 }

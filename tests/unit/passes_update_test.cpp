@@ -13,20 +13,22 @@ std::string wide(const std::string& body, const std::string& outputs = "%r -> %p
 
 TEST(FoldNorm, TheInverseGoesIntoAlphaAndBeta) {
   // X = G / n is A and B of the first product (1/n twice) and B of the second.
-  expect_pass("fold_norm",
-              wide("%n = norm %g {matrix} : f32\n %x = div %g, %n : f32\n %a = matmul %x, %x {tb} : f32\n"
-                   "%y = matmul %a, %x, 2 : f32\n %r = add %y, %p : f32\n"),
-              wide("%n = norm %g {matrix} : f32\n %div_1 = div 1, %n : f32\n %mul_1 = mul %div_1, %div_1 : f32\n"
-                   "%a = matmul %g, %g, %mul_1 {tb} : f32\n %mul_2 = mul 2, %div_1 : f32\n %y = matmul %a, %g, %mul_2 : f32\n"
-                   "%r = add %y, %p : f32\n"));
+  expect_pass(
+      "fold_norm",
+      wide("%n = norm %g {matrix} : f32\n %x = div %g, %n : f32\n %a = matmul %x, %x {tb} : f32\n"
+           "%y = matmul %a, %x, 2 : f32\n %r = add %y, %p : f32\n"),
+      wide("%n = norm %g {matrix} : f32\n %div_1 = div 1, %n : f32\n %mul_1 = mul %div_1, %div_1 : f32\n"
+           "%a = matmul %g, %g, %mul_1 {tb} : f32\n %mul_2 = mul 2, %div_1 : f32\n %y = matmul %a, %g, %mul_2 : f32\n"
+           "%r = add %y, %p : f32\n"));
 }
 
 TEST(FoldNorm, CTakesItIntoBeta) {
-  expect_pass("fold_norm",
-              wide("%n = norm %g {matrix} : f32\n %x = div %g, %n : f32\n"
-                   "%y = matmul %s, %x, %x, 2, #lr : f32\n %r = add %y, %p : f32\n"),
-              wide("%n = norm %g {matrix} : f32\n %div_1 = div 1, %n : f32\n %mul_1 = mul 2, %div_1 : f32\n"
-                   "%mul_2 = mul #lr, %div_1 : f32\n %y = matmul %s, %g, %g, %mul_1, %mul_2 : f32\n %r = add %y, %p : f32\n"));
+  expect_pass(
+      "fold_norm",
+      wide("%n = norm %g {matrix} : f32\n %x = div %g, %n : f32\n"
+           "%y = matmul %s, %x, %x, 2, #lr : f32\n %r = add %y, %p : f32\n"),
+      wide("%n = norm %g {matrix} : f32\n %div_1 = div 1, %n : f32\n %mul_1 = mul 2, %div_1 : f32\n"
+           "%mul_2 = mul #lr, %div_1 : f32\n %y = matmul %s, %g, %g, %mul_1, %mul_2 : f32\n %r = add %y, %p : f32\n"));
 }
 
 const std::string kWithNorm =
@@ -45,7 +47,8 @@ TEST(FoldNorm, AReaderThatIsNoProductKeepsTheDivision) {
   expect_untouched("fold_norm", wide("%n = norm %g {matrix} : f32\n %x = div %g, %n : f32\n"
                                      "%y = matmul %s, %x : f32\n %r = add %y, %x : f32\n"));
   expect_untouched("fold_norm", wide("%n = norm %g {matrix} : f32\n %x = div %g, %n : f32\n"
-                                     "%y = matmul %s, %x : f32\n %r = add %y, %p : f32\n", "%r -> %p, %x -> %m"));
+                                     "%y = matmul %s, %x : f32\n %r = add %y, %p : f32\n",
+                                     "%r -> %p, %x -> %m"));
   expect_untouched("fold_norm", wide("%n = norm %g {matrix} : f32\n %x = div %g, %n : f32\n %r = add %x, %p : f32\n"));
 }
 
@@ -65,10 +68,12 @@ TEST(FoldNorm, ARoundingStaysWhereItIs) {
 TEST(FoldNorm, OneColumnMatricesAreMatrices) {
   // u has one element per row: it is no one-element tensor, and its division folds as any other.
   expect_pass("fold_norm",
-              matrix_rule("f32", 4, 1, "%n = norm %g {matrix} : f32\n %x = div %g, %n : f32\n"
-                                       "%y = matmul %s, %x : f32\n %r = add %y, %p : f32\n return %r -> %p\n"),
-              matrix_rule("f32", 4, 1, "%n = norm %g {matrix} : f32\n %div_1 = div 1, %n : f32\n"
-                                       "%y = matmul %s, %g, %div_1 : f32\n %r = add %y, %p : f32\n return %r -> %p\n"));
+              matrix_rule("f32", 4, 1,
+                          "%n = norm %g {matrix} : f32\n %x = div %g, %n : f32\n"
+                          "%y = matmul %s, %x : f32\n %r = add %y, %p : f32\n return %r -> %p\n"),
+              matrix_rule("f32", 4, 1,
+                          "%n = norm %g {matrix} : f32\n %div_1 = div 1, %n : f32\n"
+                          "%y = matmul %s, %g, %div_1 : f32\n %r = add %y, %p : f32\n return %r -> %p\n"));
 }
 
 TEST(AbsorbUpdate, TheLastProductWritesTheParameter) {
@@ -76,15 +81,14 @@ TEST(AbsorbUpdate, TheLastProductWritesTheParameter) {
   expect_pass("absorb_update",
               wide("%x = matmul %s, %g, %g, 2, 3 : f32\n %d = mul %p, #wd : f32\n %r = axpy (-#lr), %x, %d : f32\n"),
               wide("%adddiag_1 = adddiag %s, 1.5 : f32\n %r = matmul %adddiag_1, %g, %p, (-#lr * 2), #wd : f32\n"));
-  expect_pass("absorb_update",
-              wide("%x = matmul %s, %g, %g, 1, #wd : f32\n %r = axpy (-#lr), %x, %p : f32\n"),
+  expect_pass("absorb_update", wide("%x = matmul %s, %g, %g, 1, #wd : f32\n %r = axpy (-#lr), %x, %p : f32\n"),
               wide("%adddiag_1 = adddiag %s, (#wd / 1) : f32\n %r = matmul %adddiag_1, %g, %p, (-#lr), 1 : f32\n"));
 }
 
 TEST(AbsorbUpdate, TallMatricesHaveTheSquareOnTheRight) {
   const auto rule = [](const std::string& body) {
-    return "recipe @r(%p: f32[6, 4] param, %g: f32[6, 4] grad, %s: f32[4, 4] state \"s\", #lr: group = 0.1) {\n" + body +
-           "return %r -> %p\n}\n";
+    return "recipe @r(%p: f32[6, 4] param, %g: f32[6, 4] grad, %s: f32[4, 4] state \"s\", #lr: group = 0.1) {\n" +
+           body + "return %r -> %p\n}\n";
   };
   expect_pass("absorb_update", rule("%x = matmul %g, %s, %g, 2, 3 {tb} : f32\n %r = axpy (-#lr), %x, %p : f32\n"),
               rule("%adddiag_1 = adddiag %s, 1.5 : f32\n %r = matmul %g, %adddiag_1, %p, (-#lr * 2), 1 {tb} : f32\n"));
@@ -97,8 +101,7 @@ struct Untouched {
 
 TEST(AbsorbUpdate, WhatItMustNotTouch) {
   const std::vector<Untouched> cases{
-      {"alpha 0 has no inverse",
-       wide("%x = matmul %s, %g, %g, 0, 3 : f32\n %r = axpy (-#lr), %x, %p : f32\n")},
+      {"alpha 0 has no inverse", wide("%x = matmul %s, %g, %g, 0, 3 : f32\n %r = axpy (-#lr), %x, %p : f32\n")},
       {"alpha not known", wide("%x = matmul %s, %g, %g, #wd, 3 : f32\n %r = axpy (-#lr), %x, %p : f32\n")},
       {"beta is a tensor",
        wide("%n = norm %g {matrix} : f32\n %x = matmul %s, %g, %g, 2, %n : f32\n %r = axpy (-#lr), %x, %p : f32\n")},
@@ -135,8 +138,9 @@ TEST(AbsorbUpdate, AnF64SumKeepsItsKernel) {
 TEST(AbsorbScale, AnF64SumKeepsItsKernel) {
   const std::string head = "recipe @r(%p: f64[4, 4] param, %g: f32[4, 4] grad, %s: f32[4, 4] state \"s\") {\n";
   expect_untouched("absorb_scale", head + "%x = matmul %s, %g : f32\n %r = add %x, %p : f64\n return %r -> %p\n}\n");
-  expect_untouched("absorb_scale", head + "%x = matmul %s, %g : f32\n %y = mul %x, 2 : f64\n %r = sub %p, %y : f64\n"
-                                          "return %r -> %p\n}\n");
+  expect_untouched("absorb_scale", head +
+                                       "%x = matmul %s, %g : f32\n %y = mul %x, 2 : f64\n %r = sub %p, %y : f64\n"
+                                       "return %r -> %p\n}\n");
 }
 
 }  // namespace

@@ -39,16 +39,31 @@ struct Default {
 };
 
 TEST(RecipeOptions, DefaultsAreThoseOfTorch) {
-  for (const Default& d : std::vector<Default>{
-           {"adamw", "lr", 1e-3},        {"adamw", "beta1", 0.9},      {"adamw", "beta2", 0.999},
-           {"adamw", "eps", 1e-8},       {"adamw", "weight_decay", 0.01}, {"adamw", "amsgrad", 0},
-           {"adamw", "maximize", 0},     {"adam", "lr", 1e-3},         {"adam", "weight_decay", 0},
-           {"adam", "eps", 1e-8},        {"sgd", "lr", 1e-3},          {"sgd", "momentum", 0},
-           {"sgd", "dampening", 0},      {"sgd", "weight_decay", 0},   {"sgd", "nesterov", 0},
-           {"sgd", "maximize", 0},       {"muon", "lr", 1e-3},         {"muon", "weight_decay", 0.1},
-           {"muon", "momentum", 0.95},   {"muon", "nesterov", 1},      {"muon", "ns_a", 3.4445},
-           {"muon", "ns_b", -4.775},     {"muon", "ns_c", 2.0315},     {"muon", "eps", 1e-7},
-           {"muon", "ns_steps", 5}}) {
+  for (const Default& d : std::vector<Default>{{"adamw", "lr", 1e-3},
+                                               {"adamw", "beta1", 0.9},
+                                               {"adamw", "beta2", 0.999},
+                                               {"adamw", "eps", 1e-8},
+                                               {"adamw", "weight_decay", 0.01},
+                                               {"adamw", "amsgrad", 0},
+                                               {"adamw", "maximize", 0},
+                                               {"adam", "lr", 1e-3},
+                                               {"adam", "weight_decay", 0},
+                                               {"adam", "eps", 1e-8},
+                                               {"sgd", "lr", 1e-3},
+                                               {"sgd", "momentum", 0},
+                                               {"sgd", "dampening", 0},
+                                               {"sgd", "weight_decay", 0},
+                                               {"sgd", "nesterov", 0},
+                                               {"sgd", "maximize", 0},
+                                               {"muon", "lr", 1e-3},
+                                               {"muon", "weight_decay", 0.1},
+                                               {"muon", "momentum", 0.95},
+                                               {"muon", "nesterov", 1},
+                                               {"muon", "ns_a", 3.4445},
+                                               {"muon", "ns_b", -4.775},
+                                               {"muon", "ns_c", 2.0315},
+                                               {"muon", "eps", 1e-7},
+                                               {"muon", "ns_steps", 5}}) {
     EXPECT_EQ(options_of(d.recipe, {})->number(d.option), d.value) << d.recipe << " " << d.option;
   }
   EXPECT_EQ(options_of("muon", {})->choice("adjust_lr_fn"), "original");
@@ -97,8 +112,10 @@ TEST(RecipeOptions, UnknownNamesGetTheNearest) {
   struct Misspelt {
     const char *recipe, *option, *hint;
   };
-  for (const Misspelt& m : {Misspelt{"muon", "momentun", "momentum"}, {"adamw", "weight_decey", "weight_decay"},
-                            {"sgd", "nestrov", "nesterov"}, {"muon", "betas", "the options are lr, momentum"},
+  for (const Misspelt& m : {Misspelt{"muon", "momentun", "momentum"},
+                            {"adamw", "weight_decey", "weight_decay"},
+                            {"sgd", "nestrov", "nesterov"},
+                            {"muon", "betas", "the options are lr, momentum"},
                             {"adamw", "ns_steps", "the options are"}}) {
     const auto values = options_of(m.recipe, {{m.option, "0.9"}});
     ASSERT_FALSE(values.has_value()) << m.option;
@@ -115,16 +132,34 @@ struct Value {
 };
 
 TEST(RecipeOptions, RefusesWhatIsOutOfRange) {
-  for (const Value& v : std::vector<Value>{
-           {"adamw", "lr", "-0.1"},      {"adamw", "lr", "nan"},       {"adamw", "lr", "inf"},    {"adamw", "lr", "1e999"},
-           {"adamw", "lr", ""},          {"adamw", "lr", "1e-3x"},     {"adamw", "lr", "fast"},   {"adamw", "beta2", "1.0"},
-           {"adamw", "beta2", "-0.2"},   {"adamw", "betas", "0.9,1"},  {"adamw", "betas", "nan,0.9"},
-           {"adamw", "eps", "-1"},       {"adamw", "weight_decay", "-0.01"}, {"adamw", "amsgrad", "maybe"},
-           {"sgd", "momentum", "1"},     {"sgd", "momentum", "-0.1"},  {"sgd", "dampening", "nan"},
-           {"muon", "momentum", "1"},    {"muon", "ns_steps", "0"},    {"muon", "ns_steps", "-1"},
-           {"muon", "ns_steps", "100"},  {"muon", "ns_steps", "2.5"},  {"muon", "ns_coefficients", "1,inf,2"},
-           {"muon", "ns_coefficients", "1,2"}, {"muon", "adjust_lr_fn", "Original"}, {"muon", "ns_dtype", "f16"},
-           {"muon", "eps", "-1e-7"},     {"muon", "nesterov", "yes"}}) {
+  for (const Value& v : std::vector<Value>{{"adamw", "lr", "-0.1"},
+                                           {"adamw", "lr", "nan"},
+                                           {"adamw", "lr", "inf"},
+                                           {"adamw", "lr", "1e999"},
+                                           {"adamw", "lr", ""},
+                                           {"adamw", "lr", "1e-3x"},
+                                           {"adamw", "lr", "fast"},
+                                           {"adamw", "beta2", "1.0"},
+                                           {"adamw", "beta2", "-0.2"},
+                                           {"adamw", "betas", "0.9,1"},
+                                           {"adamw", "betas", "nan,0.9"},
+                                           {"adamw", "eps", "-1"},
+                                           {"adamw", "weight_decay", "-0.01"},
+                                           {"adamw", "amsgrad", "maybe"},
+                                           {"sgd", "momentum", "1"},
+                                           {"sgd", "momentum", "-0.1"},
+                                           {"sgd", "dampening", "nan"},
+                                           {"muon", "momentum", "1"},
+                                           {"muon", "ns_steps", "0"},
+                                           {"muon", "ns_steps", "-1"},
+                                           {"muon", "ns_steps", "100"},
+                                           {"muon", "ns_steps", "2.5"},
+                                           {"muon", "ns_coefficients", "1,inf,2"},
+                                           {"muon", "ns_coefficients", "1,2"},
+                                           {"muon", "adjust_lr_fn", "Original"},
+                                           {"muon", "ns_dtype", "f16"},
+                                           {"muon", "eps", "-1e-7"},
+                                           {"muon", "nesterov", "yes"}}) {
     const auto values = options_of(v.recipe, {{v.option, v.text}});
     ASSERT_FALSE(values.has_value()) << v.recipe << " " << v.option << "=" << v.text;
     EXPECT_EQ(values.error().code, StatusCode::InvalidArgument);
@@ -134,18 +169,24 @@ TEST(RecipeOptions, RefusesWhatIsOutOfRange) {
 }
 
 TEST(RecipeOptions, TakesTheEndsOfRanges) {
-  for (const Value& v : std::vector<Value>{{"adamw", "lr", "0"}, {"adamw", "beta1", "0"}, {"adamw", "eps", "0"},
-                                           {"adamw", "beta2", "0.999999"}, {"muon", "ns_steps", "1"},
-                                           {"muon", "ns_steps", "99"}, {"muon", "momentum", "0"}, {"sgd", "dampening", "-3"},
-                                           {"muon", "ns_steps", "5.0"}, {"adamw", "lr", "1e-300"}, {"sgd", "nesterov", "False"}})
+  for (const Value& v : std::vector<Value>{{"adamw", "lr", "0"},
+                                           {"adamw", "beta1", "0"},
+                                           {"adamw", "eps", "0"},
+                                           {"adamw", "beta2", "0.999999"},
+                                           {"muon", "ns_steps", "1"},
+                                           {"muon", "ns_steps", "99"},
+                                           {"muon", "momentum", "0"},
+                                           {"sgd", "dampening", "-3"},
+                                           {"muon", "ns_steps", "5.0"},
+                                           {"adamw", "lr", "1e-300"},
+                                           {"sgd", "nesterov", "False"}})
     EXPECT_TRUE(options_of(v.recipe, {{v.option, v.text}}).has_value()) << v.recipe << " " << v.option << "=" << v.text;
 }
 
 TEST(RecipeOptions, NesterovNeedsMomentumWithoutDampening) {
   EXPECT_TRUE(options_of("sgd", {{"nesterov", "true"}, {"momentum", "0.9"}}).has_value());
-  for (const OptionList& given :
-       std::vector<OptionList>{{{"nesterov", "true"}},
-                               {{"nesterov", "true"}, {"momentum", "0.9"}, {"dampening", "0.1"}}}) {
+  for (const OptionList& given : std::vector<OptionList>{
+           {{"nesterov", "true"}}, {{"nesterov", "true"}, {"momentum", "0.9"}, {"dampening", "0.1"}}}) {
     const auto values = options_of("sgd", given);
     ASSERT_FALSE(values.has_value());
     EXPECT_THAT(values.error().message, HasSubstr("nesterov needs momentum > 0 and dampening = 0"));
@@ -177,8 +218,10 @@ TEST(Muon, AdjustsTheLearningRateOnce) {
   };
   for (const Case& c : {Case{"original", 2.0, 1.0}, Case{"match_rms_adamw", 0.565685, 0.565685},
                         Case{"spectral_unclamped", 2.0, 0.5}}) {
-    EXPECT_NEAR(adjustment_of(*graph_of("muon", {{"adjust_lr_fn", c.rule}}, {.shape = {8, 2}})), c.tall, 1e-6) << c.rule;
-    EXPECT_NEAR(adjustment_of(*graph_of("muon", {{"adjust_lr_fn", c.rule}}, {.shape = {2, 8}})), c.wide, 1e-6) << c.rule;
+    EXPECT_NEAR(adjustment_of(*graph_of("muon", {{"adjust_lr_fn", c.rule}}, {.shape = {8, 2}})), c.tall, 1e-6)
+        << c.rule;
+    EXPECT_NEAR(adjustment_of(*graph_of("muon", {{"adjust_lr_fn", c.rule}}, {.shape = {2, 8}})), c.wide, 1e-6)
+        << c.rule;
   }
 }
 
@@ -196,8 +239,8 @@ TEST(Muon, TakesMatricesOnly) {
 /// In torch, with bf16 parameters and without nesterov, the update is the momentum buffer itself, and an in-place
 /// division by its norm would overwrite the state.
 TEST(Muon, TheIterationDoesNotTouchTheMomentumBuffer) {
-  const auto graph = graph_of("muon", {{"nesterov", "false"}, {"momentum", "0.5"}},
-                              {{2, 3}, DType::BF16, DType::BF16, DType::BF16});
+  const auto graph =
+      graph_of("muon", {{"nesterov", "false"}, {"momentum", "0.5"}}, {{2, 3}, DType::BF16, DType::BF16, DType::BF16});
   ASSERT_TRUE(graph.has_value());
   Bindings bindings;
   bindings.tensors["p"] = {DType::BF16, {2, 3}, {1, 1, 1, 1, 1, 1}};
@@ -209,7 +252,9 @@ TEST(Muon, TheIterationDoesNotTouchTheMomentumBuffer) {
 }
 
 TEST(Muon, CountsItsPeer) {
-  const auto launches = [](const OptionList& given) { return (*find_recipe("muon"))->peer_eager(*options_of("muon", given)); };
+  const auto launches = [](const OptionList& given) {
+    return (*find_recipe("muon"))->peer_eager(*options_of("muon", given));
+  };
   EXPECT_EQ(launches({}).elementwise, 8);
   EXPECT_EQ(launches({}).products, 15);
   EXPECT_EQ(launches({{"nesterov", "false"}}).elementwise, 7);
