@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A Muon step on GPT-2's hidden matrices, in bf16 (where the CPU has units for it) and f32, against the same products
-// written out by hand: three general products per Newton-Schulz iteration, without norms, casts and updates. In f32
-// they go to OpenBLAS with each thread taking rows of every result, in bf16 to oneDNN with its own threads.
+// written out by hand: three general products per Newton-Schulz iteration, without norms, casts and updates. They go to
+// oneDNN in bf16 and to OpenBLAS in f32, each thread taking rows of every result.
 #include "bench/report.h"
 #include "bench/standing_threads.h"
 #include "runtime/cpu/gemm.h"
@@ -120,27 +120,37 @@ class F32Products {
   std::vector<float> x_, next_, gram_, polynomial_;
 };
 
-/// The bf16 products of one wide matrix, as plain oneDNN calls.
+/// The bf16 products of one wide matrix, as plain oneDNN calls, by rows of each result.
 class Bf16Products {
  public:
-  Bf16Products(Shape shape, const dnnl::engine& engine)
+  Bf16Products(Shape shape, const dnnl::engine& engine, int parts)
       : n_(std::min(shape.rows, shape.columns)), m_(std::max(shape.rows, shape.columns)), engine_(engine) {
-    const auto x = matrix(n_, m_, false), square = matrix(n_, n_, false);
-    calls_[0] = call(x, matrix(m_, n_, true), square, x_, x_, gram_);
-    calls_[1] = call(square, square, square, gram_, gram_, polynomial_);
-    calls_[2] = call(square, x, x, polynomial_, x_, next_);
+    for (auto* data : {&x_, &next_, &gram_, &polynomial_}) data->assign(static_cast<size_t>(n_ * m_), kSmall);
+    for (int part = 0; part < parts; ++part) {
+      const int64_t begin = n_ / 16 * part / parts * 16, end = n_ / 16 * (part + 1) / parts * 16;
+      calls_[0].push_back(call(begin, end, x_, m_, matrix(m_, n_, true), x_, gram_));
+      calls_[1].push_back(call(begin, end, gram_, n_, matrix(n_, n_, false), gram_, polynomial_));
+      calls_[2].push_back(call(begin, end, polynomial_, n_, matrix(n_, m_, false), x_, next_));
+    }
   }
 
-  void run(dnnl::stream& stream) {
+  void run(bench::StandingThreads& threads) {
     for (int i = 0; i < kIterations; ++i)
-      for (Call& call : calls_) call.primitive.execute(stream, call.arguments);
-    stream.wait();
+      for (std::vector<Call>& parts : calls_)
+        threads.run(static_cast<int64_t>(parts.size()), 1, [&](int64_t begin, int64_t end, int) {
+          omp_set_num_threads(1);
+          for (int64_t part = begin; part < end; ++part) parts[static_cast<size_t>(part)].run();
+        });
   }
 
  private:
+  static constexpr uint16_t kSmall = 0x3c23;  // about 0.01
+
   struct Call {
     dnnl::matmul primitive;
+    dnnl::stream stream;
     std::unordered_map<int, dnnl::memory> arguments;
+    void run() { primitive.execute(stream, arguments); }
   };
 
   static dnnl::memory::desc matrix(int64_t rows, int64_t columns, bool transposed) {
@@ -148,22 +158,23 @@ class Bf16Products {
     return {{rows, columns}, dnnl::memory::data_type::bf16, strides};
   }
 
-  Call call(const dnnl::memory::desc& a, const dnnl::memory::desc& b, const dnnl::memory::desc& d,
-            std::vector<uint16_t>& a_data, std::vector<uint16_t>& b_data, std::vector<uint16_t>& d_data) {
-    constexpr uint16_t kSmall = 0x3c23;  // about 0.01
-    for (auto* data : {&a_data, &b_data, &d_data})
-      if (data->empty()) data->assign(static_cast<size_t>(n_ * m_), kSmall);
+  /// Rows begin to end of a b, where a has `inner` columns.
+  Call call(int64_t begin, int64_t end, std::vector<uint16_t>& a_data, int64_t inner, const dnnl::memory::desc& b,
+            std::vector<uint16_t>& b_data, std::vector<uint16_t>& d_data) {
+    const int64_t columns = b.dims()[1];
+    const auto a = matrix(end - begin, inner, false), d = matrix(end - begin, columns, false);
     const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, d), engine_);
     return {dnnl::matmul(description),
-            {{DNNL_ARG_SRC, {a, engine_, a_data.data()}},
+            dnnl::stream(engine_),
+            {{DNNL_ARG_SRC, {a, engine_, a_data.data() + begin * inner}},
              {DNNL_ARG_WEIGHTS, {b, engine_, b_data.data()}},
-             {DNNL_ARG_DST, {d, engine_, d_data.data()}}}};
+             {DNNL_ARG_DST, {d, engine_, d_data.data() + begin * columns}}}};
   }
 
   int64_t n_, m_;
   dnnl::engine engine_;
   std::vector<uint16_t> x_, next_, gram_, polynomial_;
-  std::array<Call, 3> calls_;
+  std::array<std::vector<Call>, 3> calls_;
 };
 
 /// Wall time of `run`, after a pause in which the other side's threads stop spinning.
@@ -206,27 +217,24 @@ void measure_f32(const Subject& subject, bench::StandingThreads& threads, int ro
       report);
 }
 
-void measure_bf16(const Subject& subject, int threads, int rounds, bench::Report& report) {
+void measure_bf16(const Subject& subject, bench::StandingThreads& threads, int rounds, bench::Report& report) {
   MuonStep ours(subject.shapes, "bf16");
-  omp_set_num_threads(threads);
+  omp_set_num_threads(1);  // a primitive is made for the number of threads it finds
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  dnnl::stream stream(engine);
   std::vector<std::unique_ptr<Bf16Products>> peers;
-  for (const Shape& shape : subject.shapes) peers.push_back(std::make_unique<Bf16Products>(shape, engine));
-  measure(
-      std::string("bf16 ") + subject.name, subject.shapes, ours.flops(), rounds, [&] { ours.run(); },
-      [&] {
-        for (auto& peer : peers) peer->run(stream);
-      },
-      report);
+  for (const Shape& shape : subject.shapes)
+    peers.push_back(std::make_unique<Bf16Products>(shape, engine, threads.threads()));
+  const auto peer = [&] {
+    for (auto& products : peers) products->run(threads);
+  };
+  measure(std::string("bf16 ") + subject.name, subject.shapes, ours.flops(), rounds, [&] { ours.run(); }, peer, report);
 }
 
 int run(const bench::Options& options) {
   bench::Report report("newton_schulz", options);
   bench::StandingThreads threads(bench::usable_threads());
   for (const Subject& subject : subjects()) {
-    if (runtime::GemmProviders::get().bf16() != nullptr)
-      measure_bf16(subject, threads.threads(), options.rounds, report);
+    if (runtime::GemmProviders::get().bf16() != nullptr) measure_bf16(subject, threads, options.rounds, report);
     measure_f32(subject, threads, options.rounds, report);
   }
   return report.finish();
