@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Cold compile of the whole plan for GPT-2 small: 148 tensors, Muon on the 48 hidden matrices and AdamW on the rest.
-// Every round is a fresh process, this program again. Target: prepare() within 1 s on 2 cores.
+// Every round is a fresh process, this program again. Target: from construction to the end of prepare() within 1 s on 2
+// cores.
 #include "bench/report.h"
 #include "compiler/plan.h"
 #include "runtime/cpu/prepare_product.h"
@@ -72,16 +73,19 @@ T must(Result<T> result) {
   return std::move(*result);
 }
 
-/// prepare() as a user calls it.
+/// From nothing to a prepared optimizer, as a user writes it.
 Times whole() {
+  const double start = bench::now();
   Optimizer optimizer;
   const GroupId muon = optimizer.add_group("muon"), adamw = optimizer.add_group("adamw");
   for (const Tensor& tensor : gpt2_small())
     optimizer.add_parameter(tensor.muon ? muon : adamw, tensor.name, tensor.shape);
-  Times times;
-  timed(times, "prepare", [&] { return optimizer.prepare(), 0; });
-  times.emplace_back("compiled kernels", static_cast<double>(optimizer.summary().compiled_kernels));
-  return times;
+  const double added = bench::now();
+  optimizer.prepare();
+  const double end = bench::now();
+  return {{"whole", end - start},
+          {"whole: prepare alone", end - added},
+          {"compiled kernels", static_cast<double>(optimizer.summary().compiled_kernels)}};
 }
 
 runtime::Optimizer unprepared() {
@@ -105,13 +109,12 @@ std::vector<int64_t> state_bytes() {
 
 /// The same work by parts, each for the first time in this process.
 Times parts() {
-  const runtime::Optimizer optimizer = unprepared();
   Times times;
   compiler::PlanOptions options;
-  options.target = must(runtime::target_traits("cpu"));
+  options.target = timed(times, "target, self-tests of products", [] { return must(runtime::target_traits("cpu")); });
+  const runtime::Optimizer optimizer = timed(times, "rules of the parameters", unprepared);
   const auto plan = timed(times, "plan", [&] { return must(compiler::make_plan(optimizer.planned(), options)); });
   const auto states = timed(times, "states", [&] { return must(runtime::StateMemory::create(state_bytes())); });
-  timed(times, "product self-tests", [] { return runtime::GemmProviders::get().reports().size(); });
   compiler::BackendNotes notes;
   timed(times, "products", [&] {
     std::vector<runtime::PreparedProduct> products;
@@ -166,7 +169,7 @@ int run(const bench::Options& options) {
   }
   for (const std::string& name : order)
     report.add(name, bench::spread_of(values[name]), name == "compiled kernels" ? "" : "s");
-  report.require_at_most("prepare", bench::spread_of(values["prepare"]).median, kTarget);
+  report.require_at_most("whole", bench::spread_of(values["whole"]).median, kTarget);
   return report.finish();
 }
 

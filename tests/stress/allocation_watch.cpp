@@ -136,7 +136,7 @@ std::map<std::string, int64_t> AllocationWatch::of_libraries() const {
 }
 
 /// Called with every allocation of the process. noinline: the caller's own frames are cut off by number.
-[[gnu::noinline]] static void note_allocation() {
+[[gnu::noinline, maybe_unused]] static void note_allocation() {
   if (!watching.load(std::memory_order_relaxed) || inside) return;
   inside = true;
   std::array<void*, kFrames> frames;
