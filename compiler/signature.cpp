@@ -98,6 +98,29 @@ Result<Graph> rebuild(const Graph& rule, const std::map<uint32_t, int64_t>& exte
   return out;
 }
 
+/// A gradient is bound like its parameter, element for element, and there is one.
+Outcome check_gradients(const Graph& rule) {
+  const Shape& shape = param_of(rule).type.shape;
+  int64_t gradients = 0;
+  for (const Input& input : rule.inputs()) {
+    if (input.kind != ir::InputKind::Grad) continue;
+    if (++gradients > 1)
+      return with_hint(
+          fail(StatusCode::InvalidData, "rule {}: %{} is a second grad; a rule has at most one", rule.name, input.name),
+          "declare it as a state");
+    if (input.type.shape != shape)
+      return with_hint(fail(StatusCode::InvalidData, "rule {}: %{}: the grad must have the shape of the param, {}",
+                            rule.name, input.name, shape_text(rule, shape)),
+                       "declare the grad like the param");
+  }
+  return {};
+}
+
+Result<Graph> checked(const Graph& rule) {
+  STEPFUSE_TRY(check_gradients(rule));
+  return rule;
+}
+
 }  // namespace
 
 bool is_shape_free(const Graph& rule) {
@@ -116,14 +139,11 @@ bool is_shape_free(const Graph& rule) {
 }
 
 Result<Graph> specialise(const Graph& rule, const std::vector<int64_t>& shape) {
+  const bool shape_free = is_shape_free(rule);
   const bool flat = param_of(rule).type.shape.rank == 1;
-  if (is_shape_free(rule)) {
-    if (flat) return rule;
-    STEPFUSE_TRY(match_shape(rule, shape).map([](const auto&) {}));
-    return rule;
-  }
+  if (shape_free && flat) return checked(rule);
   STEPFUSE_ASSIGN(const auto extents, match_shape(rule, shape));
-  return rebuild(rule, extents);
+  return shape_free ? checked(rule) : rebuild(rule, extents).and_then(checked);
 }
 
 std::string signature(const Graph& rule) {

@@ -37,7 +37,6 @@ class Verifier {
       if (!is_identifier(symbol)) problem("the symbol '{}' is not an identifier", symbol);
     for (const Input& input : graph_.inputs()) check_input(input);
     check_input_set();
-    check_gradients();
     for (uint32_t i = 0; i < graph_.size(); ++i) check_node(ValueId{i});
     for (const Output& output : graph_.outputs()) check_output(output);
     check_effect();
@@ -69,20 +68,6 @@ class Verifier {
       problem("{}: a param, grad or state cannot be bool", name);
     }
     if (input.kind == InputKind::State && input.key.empty()) problem("{}: a state needs a key", name);
-  }
-
-  /// Gradients are bound like their parameter, element for element.
-  void check_gradients() {
-    const Input* param = nullptr;
-    int64_t gradients = 0;
-    for (const Input& input : graph_.inputs())
-      if (input.kind == InputKind::Param) param = &input;
-    for (const Input& input : graph_.inputs()) {
-      if (input.kind != InputKind::Grad) continue;
-      if (++gradients == 2) problem("{}: a recipe has at most one grad", label(input.value));
-      if (param != nullptr && !(input.type.shape == param->type.shape))
-        problem("{}: the grad must have the shape of the param", label(input.value));
-    }
   }
 
   void check_scalar_input(const Input& input, const std::string& name) {
