@@ -74,7 +74,7 @@ bool fold_norm(Graph& graph, const PassContext& context) {
     context.record({"fold_norm",
                     in.name,
                     false,
-                    fmt::format("on {} the second phase divides in cache, under 1 % of the products' time; undivided "
+                    fmt::format("on {} the second phase divides while the matrix is in cache; undivided "
                                 "products would overflow f32 above a norm of 1e19",
                                 context.target.name),
                     {},
