@@ -17,11 +17,6 @@
 #include <xmmintrin.h>
 #endif
 
-#if defined(__SANITIZE_THREAD__)
-// The sanitizer gives up when a forked child starts threads unless told that this is meant.
-extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
-#endif
-
 namespace stepfuse::runtime {
 namespace {
 
