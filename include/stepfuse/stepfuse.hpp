@@ -135,7 +135,8 @@ class STEPFUSE_API Optimizer {
   TensorView state(ParameterId parameter, const std::string& key) const;
   std::vector<std::string> state_keys(ParameterId parameter) const;
 
-  /// Steps this parameter has taken, at most 2^53. Set it to resume, after filling its states: above 0 they count as written.
+  /// Steps this parameter has taken, at most 2^53. Set it to resume, after filling its states: above 0 they count as
+  /// written.
   std::int64_t steps(ParameterId parameter) const;
   void set_steps(ParameterId parameter, std::int64_t steps);
 
