@@ -6,7 +6,7 @@
 #include "compiler/plan.h"
 #include "ir/parse.h"
 #include "ir/print.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/cpu/cpu_kernels.h"
 #include "runtime/rule.h"
 #include "runtime/target.h"
 
@@ -56,7 +56,7 @@ void key_of_adamw_kernel(benchmark::State& state) {
   STEPFUSE_CHECK(target.has_value(), "{}", target.error().message);
   for (auto _ : state) {
     const auto lowered = codegen::lower_phase(plan.groups[0], plan.groups[0].steps[0], 0, plan.mode);
-    benchmark::DoNotOptimize(runtime::KernelCache::key(lowered.spec, *target));
+    benchmark::DoNotOptimize(runtime::cpu_kernel_key(lowered.spec, *target));
   }
 }
 BENCHMARK(key_of_adamw_kernel)->Unit(benchmark::kMicrosecond);

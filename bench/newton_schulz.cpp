@@ -234,7 +234,8 @@ int run(const bench::Options& options) {
   bench::Report report("newton_schulz", options);
   bench::StandingThreads threads(bench::usable_threads());
   for (const Subject& subject : subjects()) {
-    if (runtime::GemmProviders::get().bf16() != nullptr) measure_bf16(subject, threads, options.rounds, report);
+    if (runtime::GemmProviders::get().library(ir::DType::BF16) != nullptr)
+      measure_bf16(subject, threads, options.rounds, report);
     measure_f32(subject, threads, options.rounds, report);
   }
   return report.finish();

@@ -13,6 +13,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 find_program(STEPFUSE_CCACHE ccache)
 if(STEPFUSE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_C_COMPILER_LAUNCHER "${STEPFUSE_CCACHE}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${STEPFUSE_CCACHE}")
+  # Source paths are absolute, so an object serves another build folder with the same flags; tests/package lives on that.
+  set(launcher "${CMAKE_COMMAND}" -E env CCACHE_NOHASHDIR=1 "${STEPFUSE_CCACHE}")
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()

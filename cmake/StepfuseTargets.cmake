@@ -30,6 +30,22 @@ function(stepfuse_common target)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:stepfuse_warnings> $<BUILD_INTERFACE:stepfuse_sanitize>)
 endfunction()
 
+# What libstepfuse.so exports.
+set(STEPFUSE_EXPORT_MAP "${PROJECT_SOURCE_DIR}/cmake/stepfuse.map")
+
+# stepfuse_linked_by(OUT TARGET...): the libraries outside of Stepfuse that these targets link, header-only ones left out.
+function(stepfuse_linked_by out)
+  set(found "")
+  foreach(target IN LISTS ARGN)
+    get_target_property(libraries ${target} LINK_LIBRARIES)
+    list(APPEND found ${libraries})
+  endforeach()
+  list(REMOVE_ITEM found ${ARGN} tl::expected nlohmann_json::nlohmann_json stepfuse_deps_tomlplusplus)
+  list(FILTER found EXCLUDE REGEX "^\\$<BUILD_INTERFACE:|^::@")
+  list(REMOVE_DUPLICATES found)
+  set(${out} "${found}" PARENT_SCOPE)
+endfunction()
+
 # stepfuse_glob(OUT PATTERN...): sources of this folder; a new file needs no edit here.
 function(stepfuse_glob out)
   list(TRANSFORM ARGN PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")

@@ -90,8 +90,8 @@ std::string print(const KernelSpec& spec) {
   for (size_t i = 0; i < spec.instrs.size(); ++i) out += instr_line(spec.instrs[i], i);
   for (size_t i = 0; i < spec.reductions.size(); ++i) {
     const Reduction& r = spec.reductions[i];
-    out += fmt::format("  partial {} {} = {} {} : math {}\n", i, quoted(r.name), ir::op_info(r.op).mnemonic,
-                       operand_text(r.value), ir::dtype_name(r.math));
+    out += fmt::format("  partial {} {} = {} {} : math {} result {}\n", i, quoted(r.name), ir::op_info(r.op).mnemonic,
+                       operand_text(r.value), ir::dtype_name(r.math), ir::dtype_name(r.result));
   }
   for (const Store& store : spec.stores)
     out += fmt::format("  store {} -> a{}\n", operand_text(store.value), store.arg);

@@ -77,6 +77,7 @@ struct Reduction {
   ir::Op op;       // Sum, SumSq, Norm (accumulates like SumSq), Amax, Any
   ir::DType math;  // of the accumulator: F64 for SumSq and Norm, else the math type of the operand
   Operand value;
+  ir::DType result = ir::DType::F32;  // the finished result is rounded to this once; bool for Any
 };
 
 /// One phase of a fused kernel, complete in itself: no graph, no extents, no pointers. Kernel text and key come from

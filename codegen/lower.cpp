@@ -135,8 +135,8 @@ class PhaseLowering {
     const ir::DType operand_math = ir::math_dtype(graph_.node(node.operands[0]).type.dtype);
     const bool in_f64 = node.op == Op::SumSq || node.op == Op::Norm || math_of(node) == ir::DType::F64;
     const ir::DType math = in_f64 ? ir::DType::F64 : operand_math;
-    out_.spec.reductions.push_back({group_.names[id.v], node.op, math, operand(node.operands[0])});
-    out_.reductions.push_back({id, node.op, math, node.type.dtype});
+    out_.spec.reductions.push_back({group_.names[id.v], node.op, math, operand(node.operands[0]), node.type.dtype});
+    out_.reductions.push_back({id, compiler::access_of(group_, id), node.op, math, node.type.dtype});
   }
 
   void store(ValueId id) {
@@ -215,6 +215,40 @@ class PhaseLowering {
 
 LoweredPhase lower_phase(const GroupPlan& group, const GroupStep& step, size_t phase, ir::Mode mode) {
   return PhaseLowering(group, step, phase, mode).run();
+}
+
+std::array<int64_t, 3> phase_dims(const LoweredPhase& phase, int64_t elements) {
+  return phase.symbolic ? std::array<int64_t, 3>{1, 1, elements} : phase.dims;
+}
+
+ReductionLayout reduction_layout(const LoweredPhase& phase, int64_t elements) {
+  const auto [d0, d1, d2] = phase_dims(phase, elements);
+  switch (phase.spec.scheme) {
+    case Scheme::Linear:
+      return {d0, chunks_of(d1 * d2)};
+    case Scheme::Rows:
+      return {d0 * d1, chunks_of(d2)};
+    case Scheme::Cols:
+      return {d0 * d2, chunks_of(d1)};
+  }
+  return {0, 0};
+}
+
+int64_t partial_count(const LoweredPhase& phase, int64_t elements) {
+  const ReductionLayout layout = reduction_layout(phase, elements);
+  return layout.results * layout.chunks * static_cast<int64_t>(phase.reductions.size());
+}
+
+std::vector<KernelSpec> distinct_kernels(const compiler::StepPlan& plan) {
+  std::vector<KernelSpec> kernels;
+  std::set<std::string> seen;
+  for (const GroupPlan& group : plan.groups)
+    for (const GroupStep& step : group.steps)
+      for (size_t phase = 0; phase < step.phases.size(); ++phase) {
+        KernelSpec spec = lower_phase(group, step, phase, plan.mode).spec;
+        if (seen.insert(print(spec)).second) kernels.push_back(std::move(spec));
+      }
+  return kernels;
 }
 
 }  // namespace stepfuse::codegen

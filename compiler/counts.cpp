@@ -17,10 +17,10 @@ using ir::ValueId;
 
 namespace {
 
-void add_launch(LaunchCounts& counts, StepKind kind) {
-  switch (kind) {
+void add_launch(LaunchCounts& counts, const GroupStep& step, const TargetTraits& target) {
+  switch (step.kind) {
     case StepKind::Fused:
-      ++counts.elementwise;
+      counts.elementwise += target.launches_phases ? static_cast<int64_t>(step.phases.size()) : 1;
       return;
     case StepKind::Product:
       ++counts.gemms;
@@ -161,7 +161,8 @@ PlanCounts count_plan(const StepPlan& plan, const std::vector<PlannedParameter>&
         counts.gemm_flops += static_cast<double>(members) * product_flops(group, step.node, plan.target);
   }
   for (const Launch& launch : plan.launches)
-    add_launch(counts.fused, plan.groups[launch.group].steps[launch.step].kind);
+    add_launch(counts.fused, plan.groups[launch.group].steps[launch.step], plan.target);
+  if (plan.target.launches_scalars && !plan.launches.empty()) ++counts.fused.aux;
   counts.bytes_per_param = counts.parameters == 0 ? 0 : bytes / static_cast<double>(counts.parameters);
   return counts;
 }

@@ -12,7 +12,7 @@ namespace stepfuse::compiler {
 struct LaunchCounts {
   int64_t elementwise = 0;  // fused kernels, reductions and casts included
   int64_t gemms = 0;
-  int64_t aux = 0;  // diagonals, copies, concatenations
+  int64_t aux = 0;  // diagonals, copies, concatenations, scalars
   int64_t total() const { return elementwise + gemms + aux; }
   friend bool operator==(const LaunchCounts&, const LaunchCounts&) = default;
 };

@@ -39,7 +39,7 @@ ordered_json summary_json(const StepPlan& plan, const std::vector<PlannedParamet
   fused["bytes_per_param"] = counts.bytes_per_param;
   fused["workspace_bytes"] = plan.workspace_bytes;
   fused["host_syncs"] = host_syncs(plan).size();
-  fused["graph_launches"] = 0;
+  fused["graph_launches"] = plan.target.captures_step && !plan.launches.empty() ? 1 : 0;
   return {{"parameters", counts.parameters},
           {"naive", launches_json(counts.naive)},
           {"peer_eager", launches_json(counts.peer_eager)},

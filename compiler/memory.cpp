@@ -55,7 +55,8 @@ class Lanes {
   /// The op that makes `next` reads the last of `old`, each element before it writes the same one.
   bool can_take_over(const ScratchBuffer& old, const ScratchBuffer& next) const {
     const GroupStep& step = group_.steps[static_cast<size_t>(next.first.step)];
-    if (old.bytes != next.bytes || group_.graph.node(old.value).type.dtype != group_.graph.node(next.value).type.dtype)
+    if (old.bytes != next.bytes || old.pitch != next.pitch ||
+        group_.graph.node(old.value).type.dtype != group_.graph.node(next.value).type.dtype)
       return false;
     if (step.kind == StepKind::AddDiag) return group_.graph.node(step.node).operands[0] == old.value;
     if (step.kind != StepKind::Fused) return false;

@@ -44,6 +44,10 @@ constexpr std::array kPasses{
     PassInfo{"fuse", PassLevel::Group, "put elementwise ops and reductions into kernels", false, fuse_elementwise},
     PassInfo{"batch", PassLevel::Plan, "run matrices of one shape together, under a memory cap", false, nullptr},
     PassInfo{"horizontal", PassLevel::Plan, "run all parameters of one elementwise rule in one launch", false, nullptr},
+    PassInfo{"pad_rows", PassLevel::Plan, "begin the rows of products' matrices where matrix units want them", false,
+             nullptr},
+    PassInfo{"branches", PassLevel::Plan, "let batches run at the same time, each branch with scratch of its own",
+             false, nullptr},
     PassInfo{"reuse_memory", PassLevel::Plan, "let scratch buffers share memory when their lives do not overlap", false,
              nullptr},
 };

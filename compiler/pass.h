@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "compiler/layout.h"
 #include "ir/graph.h"
 #include "ir/support/status.h"
 
@@ -21,6 +22,11 @@ struct TargetTraits {
   bool symmetric_products = false;  // f32 products may compute one triangle (syrk)
   bool divides_in_cache = false;    // a second pass over a matrix costs next to nothing beside its products
   bool factors_in_memory = true;    // products read alpha and beta from memory; else the host must fetch them first
+  bool launches_phases = false;     // each phase of a fused kernel is a launch of its own
+  bool launches_scalars = false;    // the scalars of a step are a launch too
+  bool captures_step = false;       // all launches of a step are one graph
+  int64_t branches = 1;             // most batches that run at the same time
+  int64_t row_bytes = 0;            // products want rows at multiples of this; 0: anywhere
 };
 
 /// One choice of the compiler, taken or not, with its reason; the raw material of `explain`.
@@ -38,6 +44,7 @@ struct PassContext {
   TargetTraits target;
   int64_t members = 1;  // parameters that share the graph; above 1 the group runs in batches
   std::vector<Decision>* decisions = nullptr;
+  std::vector<Strides> layouts = {};  // by Graph::inputs(); no list at all when every input is dense
 
   bool strict() const { return mode == ir::Mode::Strict; }
   void record(Decision decision) const {

@@ -2,16 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/plan.h"
 
+#include "compiler/branches.h"
 #include "compiler/memory.h"
+#include "compiler/pad_rows.h"
 #include "compiler/passes/passes.h"
 #include "compiler/schedule.h"
 #include "compiler/signature.h"
+#include "compiler/stage_operands.h"
 #include "compiler/verify_plan.h"
 #include "ir/print.h"
 #include "ir/verify.h"
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 namespace stepfuse::compiler {
 
@@ -19,29 +23,46 @@ using ir::ValueId;
 
 namespace {
 
+/// Part of the signature: strides belong to a kernel's addresses. Empty when all is dense.
+std::string layout_text(const std::vector<Strides>& layouts) {
+  std::string text;
+  for (size_t i = 0; i < layouts.size(); ++i)
+    if (!layouts[i].empty()) text += fmt::format(" {}:[{}]", i, fmt::join(layouts[i], ","));
+  return text;
+}
+
 /// Parameters by signature, in order of first appearance; empty parameters need no work and are left out.
 Result<std::vector<GroupPlan>> form_groups(const std::vector<PlannedParameter>& parameters) {
   std::vector<GroupPlan> groups;
   std::map<std::string, size_t> by_signature;
+  std::unordered_map<uint32_t, size_t> by_likeness;
   for (uint32_t i = 0; i < parameters.size(); ++i) {
     const PlannedParameter& parameter = parameters[i];
     if (element_count(parameter.shape) == 0) continue;
-    auto rule = specialise(parameter.rule, parameter.shape);
-    if (!rule)
-      return fail(Status{rule.error().code, fmt::format("parameter '{}': {}", parameter.name, rule.error().message),
-                         rule.error().hint});
+    if (const auto known = by_likeness.find(parameter.alike); known != by_likeness.end()) {
+      groups[known->second].members.push_back(i);
+      continue;
+    }
+    auto laid_out = lay_out(parameter.rule, parameter.shape, parameter.layouts);
+    if (!laid_out)
+      return fail(Status{laid_out.error().code,
+                         fmt::format("parameter '{}': {}", parameter.name, laid_out.error().message),
+                         laid_out.error().hint});
+    ir::Graph& rule = laid_out->rule;
     // Where kernels begin and end is for the fuse pass to say, not for the rule's text.
-    for (uint32_t v = 0; v < rule->size(); ++v) rule->set_placement(ValueId{v}, {});
-    const auto [it, is_new] = by_signature.emplace(signature(*rule), groups.size());
+    for (uint32_t v = 0; v < rule.size(); ++v) rule.set_placement(ValueId{v}, {});
+    const auto [it, is_new] = by_signature.emplace(signature(rule) + layout_text(laid_out->layouts), groups.size());
     if (is_new) {
       GroupPlan group;
-      group.symbolic = is_shape_free(*rule);
-      group.graph = *rule;
-      group.naive = std::move(*rule);
+      group.symbolic = is_shape_free(rule);
+      group.layouts = std::move(laid_out->layouts);
+      group.graph = rule;
+      group.naive = std::move(rule);
       group.peer = parameter.peer;
       groups.push_back(std::move(group));
     }
     groups[it->second].members.push_back(i);
+    if (parameter.alike != 0) by_likeness.emplace(parameter.alike, it->second);
   }
   return groups;
 }
@@ -72,6 +93,12 @@ void choose_batch(GroupPlan& group, const PlanOptions& options) {
   group.decisions.push_back(std::move(decision));
 }
 
+/// Whether an input's strides reach what lies in its place.
+bool is_strided(const GroupPlan& group, ValueId id) {
+  const Slot slot = group.slots[id.v];
+  return slot.kind == Slot::Kind::Input && !group.layouts.empty() && !group.layouts[slot.index].empty();
+}
+
 /// A reduction over a whole batch runs over its elements in one line, so everything it is fused with must lie in one.
 Outcome check_batch_reduction(const GroupPlan& group, const std::vector<ValueId>& nodes) {
   const ir::Graph& graph = group.graph;
@@ -82,14 +109,24 @@ Outcome check_batch_reduction(const GroupPlan& group, const std::vector<ValueId>
     return reduce != nullptr && reduce->axis == ir::Axis::All;
   });
   if (!batched || !reduces_all) return {};
-  for (ValueId id : nodes)
-    for (ValueId operand : graph.node(id).args())
+  const auto refuse_strided = [&](ValueId id) {
+    return with_hint(
+        fail(StatusCode::Unsupported, "rule {}: {} is not dense, and is used with a reduction over all of a batch",
+             graph.name, value_label(graph, id)),
+        "make the tensor contiguous, or reduce over 'matrix' first, then over 'all'");
+  };
+  for (ValueId id : nodes) {
+    if (is_strided(group, id)) return refuse_strided(id);
+    for (ValueId operand : graph.node(id).args()) {
+      if (is_strided(group, operand)) return refuse_strided(operand);
       if (!graph.is_scalar(operand) && !is_one_element(graph, operand) &&
           (ir::is_view(graph.node(operand).op) || graph.node(operand).type.shape != domain))
         return with_hint(fail(StatusCode::Unsupported,
                               "rule {}: {} is a view or repeats, and is used with a reduction over all of a batch",
                               graph.name, value_label(graph, operand)),
                          "reduce over 'matrix' first, then over 'all'");
+    }
+  }
   return {};
 }
 
@@ -111,9 +148,11 @@ Outcome check_supported(const GroupPlan& group) {
 Outcome plan_group(GroupPlan& group, const PlanOptions& options) {
   const bool batched = !options.runner.is_disabled(group.symbolic ? "horizontal" : "batch");
   const PassContext context{options.mode, options.target, batched ? static_cast<int64_t>(group.members.size()) : 1,
-                            &group.decisions};
+                            &group.decisions, group.layouts};
   STEPFUSE_TRY(run_passes(group.graph, context, options.runner));
+  stage_operands(group.graph, context);
   schedule(group);
+  if (!options.runner.is_disabled("pad_rows")) pad_rows(group, context);
   STEPFUSE_TRY(check_supported(group));
   assign_lanes(group, !options.runner.is_disabled("reuse_memory"));
   choose_batch(group, options);
@@ -128,18 +167,6 @@ void append_launches(StepPlan& plan, uint32_t g) {
     for (uint32_t s = 0; s < group.steps.size(); ++s)
       plan.launches.push_back({g, s, static_cast<uint32_t>(first), members});
   }
-}
-
-int64_t group_workspace(const GroupPlan& group, const std::vector<PlannedParameter>& parameters) {
-  int64_t most = 0;
-  const auto count = static_cast<int64_t>(group.members.size());
-  for (int64_t first = 0; first < count; first += group.members_per_batch) {
-    int64_t bytes = 0;
-    for (int64_t m = first; m < std::min(first + group.members_per_batch, count); ++m)
-      bytes += member_bytes(group, element_count(parameters[group.members[static_cast<size_t>(m)]].shape));
-    most = std::max(most, bytes);
-  }
-  return most;
 }
 
 }  // namespace
@@ -159,13 +186,15 @@ Result<StepPlan> make_plan(const std::vector<PlannedParameter>& parameters, cons
   for (const std::string& name : options.runner.disabled) STEPFUSE_TRY(find_pass(name).map([](const PassInfo*) {}));
   StepPlan plan;
   plan.mode = options.mode;
+  plan.disabled = options.runner.disabled;
   plan.target = options.target;
   STEPFUSE_ASSIGN(plan.groups, form_groups(parameters));
   for (uint32_t g = 0; g < plan.groups.size(); ++g) {
     STEPFUSE_TRY(plan_group(plan.groups[g], options));
     append_launches(plan, g);
-    plan.workspace_bytes = std::max(plan.workspace_bytes, group_workspace(plan.groups[g], parameters));
   }
+  const bool one_branch = options.runner.is_disabled("branches");
+  place_branches(plan, parameters, one_branch ? 1 : options.target.branches, options.branch_bytes);
   const auto problems = verify_plan(plan);
   if (!problems.empty()) return fail(StatusCode::Internal, "the plan does not hold: {}", fmt::join(problems, "; "));
   return plan;
@@ -204,9 +233,16 @@ std::string step_text(const GroupPlan& group, const GroupStep& step) {
 std::string print_plan(const StepPlan& plan, const std::vector<PlannedParameter>& parameters) {
   std::string text = fmt::format("plan: {} groups, {} launches, {} bytes of workspace\n", plan.groups.size(),
                                  plan.launches.size(), plan.workspace_bytes);
+  for (size_t b = 0; b < plan.branches.size() && plan.branches.size() > 1; ++b)
+    text += fmt::format("branch {}: {} batches, {} bytes of workspace\n", b, plan.branches[b].launches.size(),
+                        plan.branches[b].workspace_bytes);
   for (const GroupPlan& group : plan.groups) {
     text += fmt::format("group {}: {} parameters in {} batches of at most {}\n", group.graph.name, group.members.size(),
                         group.batches(), group.members_per_batch);
+    for (size_t i = 0; i < group.layouts.size(); ++i)
+      if (!group.layouts[i].empty())
+        text +=
+            fmt::format("  %{} has strides [{}]\n", group.graph.inputs()[i].name, fmt::join(group.layouts[i], ", "));
     for (uint32_t member : group.members)
       text += fmt::format("  for {} [{}]\n", parameters[member].name, fmt::join(parameters[member].shape, ", "));
     for (const GroupStep& step : group.steps) text += step_text(group, step);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "compiler/layout.h"
 #include "compiler/pass.h"
 #include "ir/graph.h"
 #include "ir/optimizers/recipe.h"
@@ -45,6 +46,7 @@ struct ScratchBuffer {
   bool symbolic = false;
   Moment first, last;
   uint32_t lane = 0;
+  int64_t pitch = 0;  // elements from row to row of a matrix; 0: as many as it has columns
 };
 
 enum class StepKind : uint8_t { Fused, Product, AddDiag, Concat, Copy };
@@ -57,7 +59,7 @@ struct GroupStep {
   std::vector<std::vector<ir::ValueId>> phases;  // Fused: the ops of each phase
   ir::ValueId node;                              // Product, AddDiag, Concat
   Access from;                                   // Copy
-  Slot to;                                       // Copy: dense
+  Slot to;                                       // Copy: the whole slot
 };
 
 /// One rule with one signature and the parameters it serves.
@@ -66,7 +68,8 @@ struct GroupPlan {
   ir::Graph graph;                // after the passes
   std::vector<uint32_t> members;  // indices of the program's parameters
   int64_t members_per_batch = 1;
-  bool symbolic = false;  // element counts differ between members
+  bool symbolic = false;         // element counts differ between members
+  std::vector<Strides> layouts;  // by Graph::inputs(); no list at all when every input is dense
   std::vector<GroupStep> steps;
   std::vector<Slot> slots;         // by value of `graph`
   std::vector<std::string> names;  // by value of `graph`: unique, as dumps show them
@@ -89,12 +92,21 @@ struct Launch {
   uint32_t count;
 };
 
+/// Batches that run one after the other and share scratch. Different branches share nothing, so that they may run at
+/// the same time.
+struct Branch {
+  std::vector<uint32_t> launches;  // the first launch of each batch
+  int64_t workspace_bytes = 0;
+};
+
 struct StepPlan {
   ir::Mode mode = ir::Mode::Default;
+  std::vector<std::string> disabled;  // passes left out by name
   TargetTraits target;
   std::vector<GroupPlan> groups;
   std::vector<Launch> launches;
-  int64_t workspace_bytes = 0;
+  std::vector<Branch> branches;
+  int64_t workspace_bytes = 0;  // of all branches
 };
 
 /// A parameter and the naive rule it gets.
@@ -103,6 +115,12 @@ struct PlannedParameter {
   std::vector<int64_t> shape;
   ir::Graph rule;
   ir::PeerLaunches peer;
+  std::vector<Strides> layouts = {};  // by Graph::inputs() of `rule`; no list at all when every tensor is dense
+  // Parameters with the same number, unless it is 0, have equal rules, shapes and layouts: groups are formed by looking
+  // at one of them.
+  uint32_t alike = 0;
+
+  Strides layout(size_t input) const { return layouts.empty() ? Strides() : layouts[input]; }
 };
 
 struct PlanOptions {
@@ -110,6 +128,7 @@ struct PlanOptions {
   TargetTraits target;
   RunnerOptions runner;                      // disabled passes, printing
   int64_t batch_bytes = int64_t{256} << 20;  // most scratch that one batch of matrices may take
+  int64_t branch_bytes = int64_t{1} << 30;   // most scratch for which a step is cut into several branches
 };
 
 /// The whole way from rules to launches: groups parameters by signature, runs the passes, schedules, plans memory and
@@ -119,6 +138,9 @@ Result<StepPlan> make_plan(const std::vector<PlannedParameter>& parameters, cons
 
 /// The window `id` has on its slot; follows views.
 Access access_of(const GroupPlan& group, ir::ValueId id);
+
+/// A window of extents `dims` that covers all of `slot`.
+Access slot_access(const GroupPlan& group, const std::array<int64_t, 3>& dims, Slot slot);
 
 /// Elements of one member: the product of the parameter's extents.
 int64_t element_count(const std::vector<int64_t>& shape);

@@ -43,6 +43,21 @@ Access dense_access(const ir::Shape& shape, Slot slot, bool symbolic) {
   return access;
 }
 
+/// Of the input or the padded matrix behind `slot`; empty where it is dense.
+Strides layout_of(const GroupPlan& group, Slot slot) {
+  if (slot.kind == Slot::Kind::Scratch && group.buffers[slot.index].pitch != 0)
+    return {group.buffers[slot.index].pitch, 1};
+  if (slot.kind != Slot::Kind::Input || group.layouts.empty()) return {};
+  return group.layouts[slot.index];
+}
+
+/// Puts the strides of what is behind the window's slot in place of dense ones.
+void apply_layout(const GroupPlan& group, Access& access) {
+  const Strides strides = layout_of(group, access.slot);
+  const size_t first = access.strides.size() - strides.size();
+  for (size_t d = 0; d < strides.size(); ++d) access.strides[first + d] = access.dims[first + d] == 1 ? 0 : strides[d];
+}
+
 Slot input_slot(const Graph& graph, ValueId input) {
   return {Slot::Kind::Input, std::get<ir::InputAttr>(graph.node(input).attr).index};
 }
@@ -56,6 +71,7 @@ class InPlace {
   bool allowed(ValueId value, ValueId target) const {
     const Node& node = graph_.node(value);
     if (node.op == Op::Input || ir::is_view(node.op)) return false;
+    if (!layout_fits(value, layout_of(group_, input_slot(graph_, target)))) return false;
     const GroupStep& writer = group_.steps[static_cast<size_t>(defined_[value.v].step)];
     const auto& readers = readers_[target.v];
     return std::all_of(readers.begin(), readers.end(),
@@ -63,6 +79,19 @@ class InPlace {
   }
 
  private:
+  /// Kernels and moves go by any strides. Sums are stored dense, and products have their wishes.
+  bool layout_fits(ValueId value, const Strides& strides) const {
+    if (strides.empty()) return true;
+    const Op writer = graph_.node(value).op;
+    if (ir::is_reduce(writer) || (writer == Op::Matmul && !product_writes(strides))) return false;
+    return std::all_of(readers_[value.v].begin(), readers_[value.v].end(), [&](const Reader& reader) {
+      const Node& node = graph_.node(reader.id);
+      if (node.op != Op::Matmul) return true;
+      const bool as_c = node.num_operands == 5 && view_base(graph_, node.operands[2]) == value;
+      return product_reads(strides) && (!as_c || product_writes(strides));
+    });
+  }
+
   bool reads_in_time(const Reader& reader, ValueId value, ValueId target, const GroupStep& writer) const {
     // Fresh reads the state's flag, not its memory.
     if (graph_.node(reader.id).type.scalar) return true;
@@ -259,11 +288,20 @@ void schedule(GroupPlan& group) {
   name_roles(group);
 }
 
+Access slot_access(const GroupPlan& group, const std::array<int64_t, 3>& dims, Slot slot) {
+  Access access{slot, group.symbolic, 0, dims, {0, 0, 0}};
+  int64_t stride = 1;
+  for (size_t d = 3; d-- > 0 && !access.symbolic; stride *= dims[d]) access.strides[d] = dims[d] == 1 ? 0 : stride;
+  apply_layout(group, access);
+  return access;
+}
+
 Access access_of(const GroupPlan& group, ValueId id) {
   const Graph& graph = group.graph;
   std::vector<ValueId> views;  // from the outermost in
   for (; ir::is_view(graph.node(id).op); id = graph.node(id).operands[0]) views.push_back(id);
   Access access = dense_access(graph.node(id).type.shape, group.slots[id.v], group.symbolic);
+  apply_layout(group, access);
   for (auto view = views.rbegin(); view != views.rend(); ++view) look_through(graph.node(*view), access);
   return access;
 }

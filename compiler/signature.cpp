@@ -5,6 +5,7 @@
 #include "ir/hash.h"
 #include "ir/verify.h"
 
+#include <functional>
 #include <map>
 
 namespace stepfuse::compiler {
@@ -66,15 +67,17 @@ Result<Shape> substitute(const Graph& rule, Shape shape, const std::map<uint32_t
   return shape;
 }
 
-/// Rebuilds the rule with concrete inputs, inferring every type again.
-Result<Graph> rebuild(const Graph& rule, const std::map<uint32_t, int64_t>& extents) {
+using ShapeOf = std::function<Result<Shape>(const Shape&)>;
+
+/// Rebuilds the rule with inputs of the shapes that `concrete` gives, inferring every type again.
+Result<Graph> rebuild(const Graph& rule, const ShapeOf& concrete) {
   Graph out;
   out.name = rule.name;
   std::vector<ValueId> renamed(rule.size());
   for (const Input& input : rule.inputs()) {
     Input copy = input;
     if (!copy.type.scalar) {
-      STEPFUSE_ASSIGN(copy.type.shape, substitute(rule, copy.type.shape, extents));
+      STEPFUSE_ASSIGN(copy.type.shape, concrete(copy.type.shape));
     }
     renamed[input.value.v] = out.add_input(copy);
   }
@@ -143,7 +146,17 @@ Result<Graph> specialise(const Graph& rule, const std::vector<int64_t>& shape) {
   const bool flat = param_of(rule).type.shape.rank == 1;
   if (shape_free && flat) return checked(rule);
   STEPFUSE_ASSIGN(const auto extents, match_shape(rule, shape));
-  return shape_free ? checked(rule) : rebuild(rule, extents).and_then(checked);
+  if (shape_free) return checked(rule);
+  return rebuild(rule, [&](const Shape& declared) { return substitute(rule, declared, extents); }).and_then(checked);
+}
+
+Result<Graph> make_concrete(const Graph& rule, const std::vector<int64_t>& extents) {
+  Shape shape;
+  shape.rank = static_cast<uint8_t>(extents.size());
+  for (size_t i = 0; i < extents.size(); ++i) shape.dims[i] = Extent::of(extents[i]);
+  Graph live = rule;  // what nothing depends on may have other shapes
+  ir::rewrite(live, [](Graph&, ValueId, std::span<const ValueId>) { return std::optional<ValueId>(); });
+  return rebuild(live, [&](const Shape&) -> Result<Shape> { return shape; }).and_then(checked);
 }
 
 std::string signature(const Graph& rule) {

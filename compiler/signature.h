@@ -18,6 +18,9 @@ bool is_shape_free(const ir::Graph& rule);
 /// The error says which shape the rule takes.
 Result<ir::Graph> specialise(const ir::Graph& rule, const std::vector<int64_t>& shape);
 
+/// A shape-free rule over these extents, at most ir::kMaxRank of them, in place of its own.
+Result<ir::Graph> make_concrete(const ir::Graph& rule, const std::vector<int64_t>& extents);
+
 /// Equal for rules that may share a plan: structure, types and constants, without names and default values.
 std::string signature(const ir::Graph& rule);
 

@@ -34,7 +34,7 @@ class ScalarProgram {
   const std::vector<ValueId>& hyper_inputs() const { return hypers_; }
   const std::vector<ValueId>& fresh_states() const { return fresh_; }
 
- private:
+  /// One operation, whose result goes to the register of its own number.
   enum class Source : uint8_t { Const, Hyper, Step, Fresh, Op };
   struct Line {
     Source source;
@@ -44,6 +44,12 @@ class ScalarProgram {
     uint32_t index;                               // of a hyper or fresh flag
     double value;                                 // of a constant
   };
+  /// For backends that evaluate the program themselves.
+  const std::vector<Line>& lines() const { return ops_; }
+  /// The register of each slot.
+  const std::vector<uint32_t>& slots() const { return slots_; }
+
+ private:
   Line make_line(const Graph& graph, ValueId id, const std::vector<uint32_t>& registers);
   std::vector<Line> ops_;
   std::vector<uint32_t> slots_;

@@ -85,6 +85,11 @@ bool is_text(const std::string& recipe) { return recipe.find('\n') != std::strin
 
 }  // namespace
 
+Result<ir::Graph> read_rule(const std::string& path) {
+  STEPFUSE_ASSIGN(const std::string text, read_text(path));
+  return parse_rule(text, path);
+}
+
 Result<Rule> Rule::create(const std::string& recipe, const ir::OptionList& options) {
   Rule rule;
   if (!is_text(recipe) && !recipe.ends_with(".sfir")) {

@@ -13,6 +13,9 @@
 
 namespace stepfuse::runtime {
 
+/// The rule in an IR file, parsed and verified; hyperparameters may lack values.
+Result<ir::Graph> read_rule(const std::string& path);
+
 /// An update rule with its options: a built-in recipe, or the text of an IR file whose hyperparameters are the options.
 class Rule {
  public:

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/safetensors.h"
 
+#include "runtime/pending_file.h"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -75,7 +77,6 @@ class FileDescriptor {
   FileDescriptor(const FileDescriptor&) = delete;
   FileDescriptor& operator=(const FileDescriptor&) = delete;
   int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
@@ -199,22 +200,26 @@ Result<std::string> read_bytes(int fd, const std::string& path, uint64_t offset,
   return text;
 }
 
-/// Length field, checked against the file.
-Result<uint64_t> header_length(int fd, const std::string& path, uint64_t file_bytes) {
-  constexpr const char* kHint = "the file is truncated or no safetensors file";
-  if (file_bytes < kLengthBytes)
-    return with_hint(fail(StatusCode::InvalidData, "'{}' has {} bytes, too few for a header", path, file_bytes), kHint);
-  STEPFUSE_ASSIGN(const std::string field, read_bytes(fd, path, 0, kLengthBytes));
+constexpr const char* kNoSafetensors = "the file is truncated or no safetensors file";
+
+Outcome check_room(const std::string& path, uint64_t file_bytes) {
+  if (file_bytes >= kLengthBytes) return {};
+  return with_hint(fail(StatusCode::InvalidData, "'{}' has {} bytes, too few for a header", path, file_bytes),
+                   kNoSafetensors);
+}
+
+/// The length field, checked against the file.
+Result<uint64_t> header_length(const std::string& path, std::string_view field, uint64_t file_bytes) {
   uint64_t length = 0;  // little-endian
   for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<unsigned char>(field[i]);
   if (length > kMaxHeaderBytes)
     return with_hint(fail(StatusCode::InvalidData, "'{}' claims a header of {} bytes; the limit is {}", path, length,
                           kMaxHeaderBytes),
-                     kHint);
+                     kNoSafetensors);
   if (length <= file_bytes - kLengthBytes) return length;
   return with_hint(fail(StatusCode::InvalidData, "'{}' claims a header of {} bytes, but only {} follow", path, length,
                         file_bytes - kLengthBytes),
-                   kHint);
+                   kNoSafetensors);
 }
 
 }  // namespace
@@ -224,15 +229,15 @@ struct SafetensorsFile::Impl {
   std::vector<TensorEntry> tensors;
   std::map<std::string, size_t> by_name;
   std::map<std::string, std::string> metadata;
-  uint64_t header_bytes = 0;  // with the length field: where the data begins
-  const std::byte* mapping = nullptr;
-  uint64_t mapped_bytes = 0;
+  uint64_t header_bytes = 0;            // with the length field: where the data begins
+  const std::byte* contents = nullptr;  // the whole file
+  uint64_t mapped_bytes = 0;            // 0: the contents are the caller's
 
   Impl() = default;
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl() {
-    if (mapping != nullptr) ::munmap(const_cast<std::byte*>(mapping), mapped_bytes);
+    if (mapped_bytes != 0) ::munmap(const_cast<std::byte*>(contents), mapped_bytes);
   }
 
   Outcome take_header(const json& header, uint64_t data_bytes) {
@@ -259,17 +264,33 @@ struct SafetensorsFile::Impl {
     if (::fstat(fd.get(), &info) != 0) return system_error(StatusCode::Io, "inspect", path);
     if (!S_ISREG(info.st_mode)) return fail(StatusCode::InvalidData, "'{}' is not a regular file", path);
     const auto file_bytes = static_cast<uint64_t>(info.st_size);
-    STEPFUSE_ASSIGN(const uint64_t length, header_length(fd.get(), path, file_bytes));
+    STEPFUSE_TRY(check_room(path, file_bytes));
+    STEPFUSE_ASSIGN(const std::string field, read_bytes(fd.get(), path, 0, kLengthBytes));
+    STEPFUSE_ASSIGN(const uint64_t length, header_length(path, field, file_bytes));
     STEPFUSE_ASSIGN(const std::string text, read_bytes(fd.get(), path, kLengthBytes, length));
-    STEPFUSE_ASSIGN(const json header, parse_header(path, text));
-    header_bytes = kLengthBytes + length;
-    STEPFUSE_TRY(take_header(header, file_bytes - header_bytes));
+    STEPFUSE_TRY(parse(text, file_bytes));
     if (!map_data) return {};
     void* memory = ::mmap(nullptr, file_bytes, PROT_READ, MAP_PRIVATE, fd.get(), 0);
     if (memory == MAP_FAILED) return system_error(StatusCode::Io, "map", path);
-    mapping = static_cast<const std::byte*>(memory);
+    contents = static_cast<const std::byte*>(memory);
     mapped_bytes = file_bytes;
     return {};
+  }
+
+  Outcome look_at(std::span<const std::byte> bytes, const std::string& name) {
+    path = name;
+    STEPFUSE_TRY(check_room(path, bytes.size()));
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    STEPFUSE_ASSIGN(const uint64_t length, header_length(path, text, bytes.size()));
+    STEPFUSE_TRY(parse(text.substr(kLengthBytes, length), bytes.size()));
+    contents = bytes.data();
+    return {};
+  }
+
+  Outcome parse(std::string_view text, uint64_t file_bytes) {
+    STEPFUSE_ASSIGN(const json header, parse_header(path, text));
+    header_bytes = kLengthBytes + text.size();
+    return take_header(header, file_bytes - header_bytes);
   }
 };
 
@@ -290,6 +311,12 @@ Result<SafetensorsFile> SafetensorsFile::open_header(const std::string& path) {
   return file;
 }
 
+Result<SafetensorsFile> SafetensorsFile::from_memory(std::span<const std::byte> bytes, const std::string& name) {
+  SafetensorsFile file;
+  STEPFUSE_TRY(file.impl_->look_at(bytes, name));
+  return file;
+}
+
 const std::vector<TensorEntry>& SafetensorsFile::tensors() const { return impl_->tensors; }
 
 const TensorEntry* SafetensorsFile::find(const std::string& name) const {
@@ -298,62 +325,14 @@ const TensorEntry* SafetensorsFile::find(const std::string& name) const {
 }
 
 const std::byte* SafetensorsFile::data(const TensorEntry& entry) const {
-  STEPFUSE_CHECK(impl_->mapping != nullptr, "the data of '{}' is not mapped", impl_->path);
-  return impl_->mapping + impl_->header_bytes + entry.offset;
+  STEPFUSE_CHECK(impl_->contents != nullptr, "the data of '{}' is not mapped", impl_->path);
+  return impl_->contents + impl_->header_bytes + entry.offset;
 }
 
 const std::map<std::string, std::string>& SafetensorsFile::metadata() const { return impl_->metadata; }
 const std::string& SafetensorsFile::path() const { return impl_->path; }
 
 namespace {
-
-/// A file beside `path` that either takes its name or disappears.
-class PendingFile {
- public:
-  explicit PendingFile(const std::string& path) : path_(path) {
-    static std::atomic<unsigned> counter{0};
-    temporary_ = fmt::format("{}.tmp.{}.{}", path, ::getpid(), counter++);
-  }
-  ~PendingFile() {
-    if (created_) ::unlink(temporary_.c_str());
-  }
-  PendingFile(const PendingFile&) = delete;
-  PendingFile& operator=(const PendingFile&) = delete;
-
-  Result<int> create() {
-    const int fd = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0) return system_error(StatusCode::Io, "create a file beside", path_);
-    created_ = true;
-    return fd;
-  }
-
-  Outcome publish() {
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) return system_error(StatusCode::Io, "replace", path_);
-    created_ = false;
-    const size_t slash = path_.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
-    const FileDescriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (fd.get() >= 0) static_cast<void>(::fsync(fd.get()));  // some file systems cannot; the file itself is safe
-    return {};
-  }
-
- private:
-  std::string path_, temporary_;
-  bool created_ = false;
-};
-
-Outcome write_all(int fd, const std::string& path, const void* data, uint64_t bytes) {
-  constexpr uint64_t kMostAtOnce = 1u << 30;
-  const char* from = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = ::write(fd, from, std::min(bytes, kMostAtOnce));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return system_error(StatusCode::Io, "write", path);
-    from += written;
-    bytes -= static_cast<uint64_t>(written);
-  }
-  return {};
-}
 
 /// Wide elements first, so that every tensor is aligned to its own element.
 Result<std::vector<std::pair<const TensorToWrite*, uint64_t>>> layout(const std::string& path,
@@ -405,18 +384,49 @@ Result<std::string> make_header(const std::string& path,
 
 }  // namespace
 
+std::string_view safetensors_name(ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::F64:
+      return "F64";
+    case ir::DType::F32:
+      return "F32";
+    case ir::DType::F16:
+      return "F16";
+    case ir::DType::BF16:
+      return "BF16";
+    case ir::DType::Bool:
+      return "BOOL";
+  }
+  return {};
+}
+
+Result<std::vector<std::byte>> serialise_safetensors(const std::vector<TensorToWrite>& tensors,
+                                                     const std::map<std::string, std::string>& metadata,
+                                                     const std::string& name) {
+  STEPFUSE_ASSIGN(const auto order, layout(name, tensors));
+  STEPFUSE_ASSIGN(const std::string header, make_header(name, order, metadata));
+  size_t total = header.size();
+  for (const auto& [tensor, bytes] : order) total += bytes;
+  std::vector<std::byte> result;
+  result.reserve(total);
+  const auto append = [&](const void* data, uint64_t bytes) {
+    const auto* from = static_cast<const std::byte*>(data);
+    result.insert(result.end(), from, from + bytes);
+  };
+  append(header.data(), header.size());
+  for (const auto& [tensor, bytes] : order) append(tensor->data, bytes);
+  return result;
+}
+
 Outcome write_safetensors(const std::string& path, const std::vector<TensorToWrite>& tensors,
                           const std::map<std::string, std::string>& metadata) {
   STEPFUSE_ASSIGN(const auto order, layout(path, tensors));
   STEPFUSE_ASSIGN(const std::string header, make_header(path, order, metadata));
   PendingFile pending(path);
-  STEPFUSE_ASSIGN(const int created, pending.create());
-  FileDescriptor fd(created);
-  STEPFUSE_TRY(write_all(fd.get(), path, header.data(), header.size()));
-  for (const auto& [tensor, bytes] : order) STEPFUSE_TRY(write_all(fd.get(), path, tensor->data, bytes));
-  if (::fsync(fd.get()) != 0) return system_error(StatusCode::Io, "write", path);
-  if (::close(fd.release()) != 0) return system_error(StatusCode::Io, "write", path);
-  return pending.publish();
+  STEPFUSE_TRY(pending.create(0666));
+  STEPFUSE_TRY(pending.write(header));
+  for (const auto& [tensor, bytes] : order) STEPFUSE_TRY(pending.write(tensor->data, bytes));
+  return pending.publish(true);
 }
 
 }  // namespace stepfuse::runtime

@@ -2,26 +2,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/target.h"
 
-#include "runtime/cpu/cpu_features.h"
-#include "runtime/cpu/gemm.h"
+#include "runtime/cpu_backend.h"
+#include "runtime/cuda_backend.h"
 
 namespace stepfuse::runtime {
 
-Result<compiler::TargetTraits> target_traits(const std::string& target) {
+Outcome check_target(const std::string& target) {
+  if (target == "interp") return {};
+  return is_cuda_target(target) ? check_cuda_target(target) : check_cpu_target(target);
+}
+
+Result<compiler::TargetTraits> target_traits(const std::string& target, const Settings& settings) {
+  STEPFUSE_TRY(check_target(target));
   if (target == "interp") return compiler::TargetTraits{.name = target, .bf16_products = true};
-  if (target == "cuda" || target.starts_with("sm_") || target.starts_with("compute_"))
-    return with_hint(fail(StatusCode::Unsupported, "target '{}' is not yet in this version", target),
-                     "the targets are cpu, x86-64-v3, x86-64-v4, interp");
-  STEPFUSE_TRY(cpu_target(target).map([](const CpuTarget&) {}));
-  const GemmProviders& providers = GemmProviders::get();
-  const GemmProvider* f32 = providers.f32();
-  compiler::TargetTraits traits;
-  traits.name = target;
-  // The psABI levels have no matrix units; only this very host may.
-  traits.bf16_products = target == "cpu" && providers.bf16() != nullptr;
-  traits.symmetric_products = f32 != nullptr && f32->name() == "openblas";
-  traits.divides_in_cache = true;
-  return traits;
+  return is_cuda_target(target) ? cuda_target_traits(target, settings) : cpu_target_traits(target);
+}
+
+Outcome check_target_steps(const std::string& target) {
+  STEPFUSE_TRY(check_target(target));
+  if (!is_cuda_target(target)) return {};
+  if (target == "cuda") return {};
+  return with_hint(fail(StatusCode::InvalidArgument, "target '{}' is one to compile for; no step runs on it", target),
+                   "steps run on cpu, x86-64-v3, x86-64-v4, cuda and interp");
 }
 
 }  // namespace stepfuse::runtime

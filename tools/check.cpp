@@ -3,6 +3,7 @@
 #include "tools/check.h"
 
 #include "ir/support/float16.h"
+#include "tools/device_tensors.h"
 
 #include <algorithm>
 #include <cmath>
@@ -128,13 +129,10 @@ Outcome check_against(const runtime::Optimizer& ours, const std::vector<RunTenso
     STEPFUSE_ASSIGN(const std::vector<runtime::StateView> states, ours.states(i));
     STEPFUSE_ASSIGN(const std::vector<runtime::StateView> expected, interpreter.states(i));
     for (size_t s = 0; s < states.size(); ++s) {
+      STEPFUSE_ASSIGN(const std::vector<std::byte> got, state_bytes(ours, states[s]));
+      STEPFUSE_ASSIGN(const std::vector<std::byte> want, state_bytes(interpreter, expected[s]));
       const Comparison state{
-          tensor.name + "." + states[s].key,
-          states[s].dtype,
-          static_cast<size_t>(compiler::element_count(states[s].shape) * ir::dtype_bytes(states[s].dtype)),
-          states[s].data,
-          expected[s].data,
-          nullptr};
+          tensor.name + "." + states[s].key, states[s].dtype, got.size(), got.data(), want.data(), nullptr};
       report(console, state.name, compare(state, bitwise, kElementwise, steps), bitwise, tally);
     }
   }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <memory>
 #include <set>
 #include <span>
@@ -17,12 +18,24 @@ namespace stepfuse::tools {
 
 namespace {
 
-enum CommandBit : unsigned { kRun = 1, kInspect = 2, kExplain = 4, kOpt = 8, kList = 16, kDescribe = 32 };
+enum CommandBit : unsigned {
+  kRun = 1,
+  kInspect = 2,
+  kExplain = 4,
+  kOpt = 8,
+  kList = 16,
+  kDescribe = 32,
+  kRoute = 64,
+  kConfig = 128,
+  kDoctor = 256,
+  kCache = 512,
+  kAot = 1024
+};
 
 struct CommandSpec {
   std::string_view name;
   unsigned bit;
-  std::string_view positional;  // its name in the help; empty: takes none
+  std::string_view positional;  // its name in the help, or several by blanks; empty: takes none
   std::string_view summary;
   std::string_view example;
 };
@@ -41,8 +54,19 @@ constexpr std::array kCommands{
                 "stepfuse list passes"},
     CommandSpec{"describe", kDescribe, "RECIPE", "the options of a recipe: type, default, range, source",
                 "stepfuse describe muon"},
+    CommandSpec{"cache", kCache, "path|ls|show|stats|verify|prune|clear|why-miss [HASH]", "the kernel cache on disk",
+                "stepfuse cache why-miss --recipe muon --shape 768x3072 --mode strict"},
+    CommandSpec{"route", kRoute, "", "which parameter goes to which optimizer, by which rule",
+                "stepfuse route --config gpt2.toml --params p.safetensors --explain"},
+    CommandSpec{"config", kConfig, "check FILE", "check a config, and that it fits a model",
+                "stepfuse config check gpt2.toml --params p.safetensors"},
+    CommandSpec{"aot", kAot, "verify|finish BUNDLE",
+                "compile a model's kernels ahead of time into one file, check it, or add what a device chooses",
+                "stepfuse aot --config optim.toml --params model.toml --target sm_90,x86-64-v3 -o kernels.sfb"},
+    CommandSpec{"doctor", kDoctor, "", "versions, settings and where they come from, libraries, a self-test",
+                "stepfuse doctor --format json"},
 };
-constexpr std::array<std::string_view, 6> kLaterCommands{"route", "config", "aot", "cache", "doctor", "bench"};
+constexpr std::array<std::string_view, 1> kLaterCommands{"bench"};
 
 struct OptionSpec {
   std::string_view name;
@@ -54,9 +78,11 @@ struct OptionSpec {
   std::string_view help;
 };
 
-constexpr unsigned kModel = kRun | kInspect | kExplain;
-constexpr unsigned kPrints = kInspect | kExplain | kOpt | kList | kDescribe;
-constexpr unsigned kAll = kRun | kPrints;
+constexpr unsigned kModel = kRun | kInspect | kExplain | kCache | kAot;
+constexpr unsigned kRouted = kModel | kRoute | kConfig;
+constexpr unsigned kShapes = kInspect | kExplain | kRoute | kConfig | kCache | kAot;
+constexpr unsigned kPrints = kInspect | kExplain | kOpt | kList | kDescribe | kRoute | kConfig | kDoctor | kCache;
+constexpr unsigned kAll = kRun | kAot | kPrints;
 
 /// The one shared set of options: a name means the same wherever it is accepted.
 constexpr std::array kOptions{
@@ -64,48 +90,56 @@ constexpr std::array kOptions{
                "built-in recipe, IR file (*.sfir) or IR text on stdin; without it, Muon for hidden matrices and AdamW "
                "for the rest"},
     OptionSpec{"preset", "", "NAME", kModel | kDescribe, false, false, "dialect of the recipe (torch)"},
-    OptionSpec{"set", "", "KEY=VALUE", kModel, true, false,
-               "hyperparameter of the recipe, such as lr=0.02 or betas=0.9,0.95"},
+    OptionSpec{"config", "", "FILE", kModel | kRoute | kDoctor, false, false,
+               "TOML file with groups, hyperparameters and settings (docs/config.md)"},
+    OptionSpec{"set", "", "KEY=VALUE", kRouted, true, false,
+               "hyperparameter or key of the config, such as lr=0.02, betas=0.9,0.95 or muon.lr=0.02"},
     OptionSpec{
-        "params", "", "FILE", kModel, false, false,
-        "safetensors with the parameters; inspect and explain read its header only and take a *.toml manifest too"},
+        "params", "", "FILE", kRouted, false, false,
+        "safetensors with the parameters; other commands than run read its header only and take a *.toml manifest too"},
     OptionSpec{"grads", "", "FILE", kRun, false, false, "safetensors with the gradients, by parameter name"},
     OptionSpec{"state", "", "FILE", kRun, false, false, "optimizer states to start from, named PARAMETER.KEY"},
     OptionSpec{"out", "", "FILE", kRun, false, false, "where the new parameters go"},
     OptionSpec{"state-out", "", "FILE", kRun, false, false, "where the new states go"},
     OptionSpec{"steps", "", "N", kRun, false, false, "steps with the same gradients (1)"},
     OptionSpec{"check", "", "", kRun, false, false, "compare with the interpreter and fail if out of tolerance"},
-    OptionSpec{"threads", "", "N", kRun, false, false, "threads (one per core this process may use)"},
-    OptionSpec{"stage", "", "NAME", kInspect, false, false, "naive, fused, plan, llvm or asm (naive)"},
-    OptionSpec{"shape", "", "RxC|N@RxC", kInspect | kExplain, true, false,
-               "a parameter's shape, or N parameters of one shape"},
-    OptionSpec{"dtype", "", "p=T,g=T,m=T", kInspect | kExplain, false, false,
+    OptionSpec{"threads", "", "N", kRun | kDoctor, false, false, "threads (one per core this process may use)"},
+    OptionSpec{"jobs", "", "N", kRun | kDoctor | kAot, false, false, "kernels compiled at a time (as many as threads)"},
+    OptionSpec{"stage", "", "NAME", kInspect, false, false,
+               "naive, fused, plan; llvm or asm on a CPU; cuda, ptx or sass (naive)"},
+    OptionSpec{"shape", "", "RxC|N@RxC", kShapes, true, false, "a parameter's shape, or N parameters of one shape"},
+    OptionSpec{"dtype", "", "p=T,g=T,m=T", kShapes, false, false,
                "element types of parameters, gradients and states: f32, bf16, f16, f64 (g and m follow p)"},
-    OptionSpec{"mode", "", "MODE", kModel | kOpt, false, false,
+    OptionSpec{"mode", "", "MODE", kModel | kOpt | kDoctor, false, false,
                "default, or strict: one rounding per op as the recipe says"},
-    OptionSpec{"target", "", "TARGET", kModel | kOpt, false, false,
-               "interp, cpu (this host), x86-64-v3 or x86-64-v4 (cpu)"},
-    OptionSpec{"disable", "", "PASS", kModel | kOpt, true, false, "leave out a compiler pass"},
+    OptionSpec{"target", "", "TARGET", kModel | kOpt | kDoctor, false, false,
+               "interp, cpu (this host), x86-64-v3, x86-64-v4, cuda (the present device), sm_90, compute_90 or the "
+               "like (cpu); aot: a list by commas"},
+    OptionSpec{"disable", "", "PASS", kModel | kOpt | kDoctor, true, false, "leave out a compiler pass"},
     OptionSpec{"passes", "", "A,B,C", kOpt, false, false, "the passes to run, in this order (the whole pipeline)"},
     OptionSpec{"print-after", "", "A,B|all", kOpt, false, false, "print the graph after these passes too"},
     OptionSpec{"members", "", "N", kOpt, false, false, "parameters that share the graph (1)"},
-    OptionSpec{"format", "", "text|json", kExplain | kList | kDescribe, false, false, "form of the result (text)"},
+    OptionSpec{"max-size", "", "BYTES", kCache, false, false, "prune: remove the longest unused until this is left"},
+    OptionSpec{"max-age", "", "N[s|m|h|d]", kCache, false, false, "prune: remove what was not used for this long"},
+    OptionSpec{"explain", "", "", kRoute, false, false, "one line per parameter, with the reasons"},
+    OptionSpec{"format", "", "text|json", kExplain | kList | kDescribe | kRoute | kDoctor | kCache | kAot, false, false,
+               "form of the result (text)"},
     OptionSpec{"output", "-o", "FILE", kPrints, false, false, "write the result here instead of stdout"},
+    OptionSpec{"output", "-o", "FILE", kAot, false, false, "the bundle, *.sfb"},
+    OptionSpec{"dry-run", "", "", kAot, false, false, "list what would be compiled, and compile nothing"},
     OptionSpec{"quiet", "-q", "", kAll, false, false, "no notes on stderr"},
     OptionSpec{"verbose", "-v", "", kAll, false, false, "say more on stderr"},
     OptionSpec{"color", "", "WHEN", kAll, false, false, "auto, always or never (auto; NO_COLOR is honoured)"},
-    OptionSpec{"config", "", "FILE", kModel, false, true, "routing by a config file"},
     OptionSpec{"grad-scale", "", "X", kRun, false, true, "factor that the gradients carry"},
     OptionSpec{"clip-norm", "", "X", kRun, false, true, "clip by the global norm"},
     OptionSpec{"fail-on-skip", "", "", kRun, false, true, "exit 1 when a step was skipped"},
-    OptionSpec{"jobs", "", "N", kModel, false, true, "compile in parallel"},
 };
 
 struct Parser {
   CLI::App app{"Stepfuse: fused optimizer steps", "stepfuse"};
   std::map<std::string, std::vector<std::string>, std::less<>> values;
   std::map<std::string, bool, std::less<>> flags;
-  std::vector<std::string> positionals;
+  std::deque<std::vector<std::string>> positionals;  // of all commands; only the chosen one's are filled
 };
 
 /// Options with a value are vectors, so that a second occurrence is ours to judge.
@@ -122,6 +156,18 @@ void add_option(Parser& parser, CLI::App& command, const OptionSpec& spec) {
   if (spec.later) option->group("");  // not in the help
 }
 
+void add_positionals(Parser& parser, CLI::App& command, std::string_view words) {
+  while (!words.empty()) {
+    const std::string_view word = words.substr(0, words.find(' '));
+    words.remove_prefix(std::min(word.size() + 1, words.size()));
+    command.add_option(std::string(word.substr(0, word.find('|'))), parser.positionals.emplace_back())
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->take_all()
+        ->type_name(std::string(word));
+  }
+}
+
 void build(Parser& parser) {
   parser.app.set_version_flag("--version", fmt::format("stepfuse {} ({})", kVersion, kGitDescribe),
                               "print the version");
@@ -133,12 +179,7 @@ void build(Parser& parser) {
     CLI::App* sub = parser.app.add_subcommand(std::string(command.name), std::string(command.summary));
     sub->allow_extras();
     sub->footer(fmt::format("Example:\n  {}\n", command.example));
-    if (!command.positional.empty())
-      sub->add_option(std::string(command.positional.substr(0, command.positional.find('|'))), parser.positionals)
-          ->expected(1)
-          ->allow_extra_args(false)
-          ->take_all()
-          ->type_name(std::string(command.positional));
+    add_positionals(parser, *sub, command.positional);
     for (const OptionSpec& spec : kOptions)
       if ((spec.commands & command.bit) != 0) add_option(parser, *sub, spec);
   }
@@ -213,7 +254,9 @@ Outcome check_values(const Arguments& arguments) {
 }
 
 Arguments collect(const Parser& parser, std::string_view command) {
-  Arguments arguments{std::string(command), parser.positionals, {}};
+  Arguments arguments{std::string(command), {}, {}};
+  for (const std::vector<std::string>& words : parser.positionals)
+    arguments.positionals.insert(arguments.positionals.end(), words.begin(), words.end());
   for (const auto& [name, values] : parser.values)
     if (!values.empty()) arguments.values[name] = values;
   for (const auto& [name, given] : parser.flags)

@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: The Stepfuse authors
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/explain.h"
-#include "runtime/cpu/cpu_features.h"
-#include "runtime/cpu/gemm.h"
+#include "runtime/cpu_backend.h"
+#include "runtime/cuda_backend.h"
 #include "runtime/executor.h"
+#include "runtime/target.h"
 #include "tools/commands.h"
+#include "tools/library.h"
 #include "tools/model.h"
 
 #include <algorithm>
@@ -15,14 +17,6 @@ namespace stepfuse::tools {
 
 namespace {
 
-/// Providers of this machine that are not used, and why.
-compiler::BackendNotes unusable_providers() {
-  compiler::BackendNotes notes;
-  for (const runtime::ProviderReport& report : runtime::GemmProviders::get().reports())
-    if (!report.usable) notes.push_back({"gemm_provider", std::string(report.name), false, report.why, {}, {}});
-  return notes;
-}
-
 bool same_note(const compiler::Decision& a, const compiler::Decision& b) {
   return a.pass == b.pass && a.subject == b.subject && a.taken == b.taken && a.why == b.why;
 }
@@ -30,19 +24,22 @@ bool same_note(const compiler::Decision& a, const compiler::Decision& b) {
 /// What the backend chooses for this plan: the executor is made as `run` makes it, and asked. A target that this host
 /// cannot run has no such choices.
 Result<compiler::BackendNotes> backend_notes(const compiler::StepPlan& plan,
-                                             const std::vector<compiler::PlannedParameter>& parameters) {
+                                             const std::vector<compiler::PlannedParameter>& parameters,
+                                             const runtime::Context& context) {
   compiler::BackendNotes notes;
   if (plan.target.name == "interp") return notes;
-  STEPFUSE_ASSIGN(const runtime::CpuTarget target, runtime::cpu_target(plan.target.name));
-  if (const Outcome runs = runtime::check_runs_here(target); !runs)
+  const bool cuda = runtime::is_cuda_target(plan.target.name);
+  const Outcome runs =
+      cuda ? runtime::check_target_steps(plan.target.name) : runtime::check_cpu_target_runs_here(plan.target.name);
+  if (!runs)
     return compiler::BackendNotes{{"gemm_provider",
                                    plan.target.name,
                                    false,
                                    "libraries are chosen on the machine that runs the plan: " + runs.error().message,
                                    {},
                                    {}}};
-  STEPFUSE_ASSIGN(const auto executor, runtime::make_cpu_executor(plan, parameters, plan.target.name, 1));
-  notes = unusable_providers();
+  STEPFUSE_ASSIGN(const auto executor, runtime::make_cpu_executor(plan, parameters, plan.target.name, 1, context));
+  notes = runtime::unusable_cpu_libraries();
   for (compiler::Decision& note : executor->notes())
     if (std::none_of(notes.begin(), notes.end(),
                      [&](const compiler::Decision& other) { return same_note(note, other); }))
@@ -58,14 +55,18 @@ Result<std::string> command_explain(const Arguments& arguments, const Console& c
   if (source.empty())
     return with_hint(fail(StatusCode::InvalidArgument, "explain needs --shape or --params"),
                      "give a shape, such as --shape 768x3072, a safetensors file or a manifest (*.toml)");
-  STEPFUSE_ASSIGN(const compiler::PlanOptions options, read_plan_options(arguments));
+  STEPFUSE_TRY(read_setting_flags(arguments).map([](const auto&) {}));
   STEPFUSE_ASSIGN(const Routing routing, Routing::create(arguments));
+  STEPFUSE_ASSIGN(const auto context, make_context(arguments, routing.settings()));
+  STEPFUSE_ASSIGN(const compiler::PlanOptions options, plan_options(context->settings()));
   STEPFUSE_ASSIGN(const std::vector<ModelParameter> model, load_model(source));
-  STEPFUSE_ASSIGN(const auto parameters, plan_parameters(routing, model));
+  STEPFUSE_ASSIGN(const RoutedModel routed, routing.route(to_route(model)));
+  for (const std::string& note : routed.notes) console.note(note);
+  STEPFUSE_ASSIGN(const auto parameters, plan_parameters(routed, model));
   STEPFUSE_ASSIGN(const compiler::StepPlan plan, compiler::make_plan(parameters, options));
   console.detail(
       fmt::format("{} parameters from {}", parameters.size(), source.params.empty() ? "--shape" : source.params));
-  STEPFUSE_ASSIGN(const compiler::BackendNotes notes, backend_notes(plan, parameters));
+  STEPFUSE_ASSIGN(const compiler::BackendNotes notes, backend_notes(plan, parameters, *context));
   if (format == "json") return compiler::explain_json(plan, parameters, notes).dump(2) + "\n";
   return compiler::explain_text(plan, parameters, notes);
 }

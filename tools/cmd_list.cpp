@@ -4,7 +4,8 @@
 #include "ir/op.h"
 #include "ir/optimizers/recipe.h"
 #include "ir/support/nearest.h"
-#include "runtime/cpu/cpu_features.h"
+#include "runtime/cpu_backend.h"
+#include "runtime/cuda_backend.h"
 #include "tools/commands.h"
 #include "tools/option_values.h"
 #include "tools/routing.h"
@@ -23,7 +24,7 @@ using nlohmann::ordered_json;
 /// Rows of one list; every row has the columns' names as keys, the first column is the name.
 using Rows = std::vector<std::vector<std::pair<std::string, std::string>>>;
 
-Rows recipe_rows() {
+Rows recipe_rows(const runtime::Settings&) {
   Rows rows;
   for (const ir::Recipe& recipe : ir::all_recipes())
     rows.push_back({{"name", std::string(recipe.name)},
@@ -32,11 +33,11 @@ Rows recipe_rows() {
   return rows;
 }
 
-Rows preset_rows() {
+Rows preset_rows(const runtime::Settings&) {
   return {{{"name", "torch"}, {"summary", "order, defaults and errors of torch.optim 2.15.0; the default"}}};
 }
 
-Rows pass_rows() {
+Rows pass_rows(const runtime::Settings&) {
   Rows rows;
   for (const compiler::PassInfo& pass : compiler::all_passes())
     rows.push_back({{"name", std::string(pass.name)},
@@ -46,7 +47,7 @@ Rows pass_rows() {
   return rows;
 }
 
-Rows op_rows() {
+Rows op_rows(const runtime::Settings&) {
   Rows rows;
   for (const ir::OpInfo& op : ir::all_ops()) {
     const std::string arity =
@@ -57,24 +58,27 @@ Rows op_rows() {
   return rows;
 }
 
-Rows target_rows() {
-  Rows rows{{{"name", "interp"},
-             {"runs_here", "yes"},
-             {"summary", "the interpreter: f64 in default mode, each op rounded as defined in strict"}}};
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kCpus{
-      {{"cpu", "this host, with every feature it has"},
-       {"x86-64-v3", "AVX2, FMA and F16C: most x86 machines since 2013"},
-       {"x86-64-v4", "AVX-512 F, BW, CD, DQ and VL"}}};
-  for (const auto& [name, summary] : kCpus) {
-    const auto target = runtime::cpu_target(name);
-    const bool runs = target && runtime::check_runs_here(*target);
+/// As the environment has it: what NVRTC and the driver are found.
+Rows cuda_target_rows(const runtime::Settings& settings) {
+  Rows rows;
+  for (const runtime::CudaTargetInfo& target : runtime::cuda_targets(settings))
     rows.push_back(
-        {{"name", std::string(name)}, {"runs_here", runs ? "yes" : "no"}, {"summary", std::string(summary)}});
-  }
+        {{"name", target.name}, {"runs_here", target.runs_here ? "yes" : "no"}, {"summary", target.summary}});
   return rows;
 }
 
-Rows coefficient_rows() {
+Rows target_rows(const runtime::Settings& settings) {
+  Rows rows{{{"name", "interp"},
+             {"runs_here", "yes"},
+             {"summary", "the interpreter: f64 in default mode, each op rounded as defined in strict"}}};
+  for (const runtime::CpuTargetInfo& target : runtime::cpu_targets())
+    rows.push_back(
+        {{"name", target.name}, {"runs_here", target.runs_here ? "yes" : "no"}, {"summary", target.summary}});
+  for (auto& row : cuda_target_rows(settings)) rows.push_back(std::move(row));
+  return rows;
+}
+
+Rows coefficient_rows(const runtime::Settings&) {
   return {{{"name", "quintic"},
            {"ns_coefficients", "3.4445,-4.775,2.0315"},
            {"summary", "torch's; singular values end in about [0.68, 1.21]"}}};
@@ -105,7 +109,7 @@ std::string table_json(const std::string& what, const Rows& rows) {
 
 struct List {
   std::string_view name;
-  Rows (*rows)();
+  Rows (*rows)(const runtime::Settings&);
 };
 constexpr std::array kLists{List{"recipes", recipe_rows}, List{"presets", preset_rows},
                             List{"passes", pass_rows},    List{"ops", op_rows},
@@ -120,8 +124,10 @@ Result<std::string> command_list(const Arguments& arguments, const Console&) {
   const std::string all = fmt::format("the lists are {}", fmt::join(names, ", "));
   if (arguments.positionals.empty()) return with_hint(fail(StatusCode::InvalidArgument, "list what?"), all);
   const std::string& what = arguments.positionals.front();
+  STEPFUSE_ASSIGN(const auto settings, runtime::Settings::resolve({}, runtime::Settings::process_environment()));
   for (const List& list : kLists)
-    if (list.name == what) return format == "json" ? table_json(what, list.rows()) : table_text(list.rows());
+    if (list.name == what)
+      return format == "json" ? table_json(what, list.rows(settings)) : table_text(list.rows(settings));
   return with_hint(fail(StatusCode::InvalidArgument, "there is no list of '{}'", what), suggestion(what, names, all));
 }
 

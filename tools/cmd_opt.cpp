@@ -3,8 +3,8 @@
 #include "compiler/pass.h"
 #include "ir/parse.h"
 #include "ir/print.h"
-#include "runtime/target.h"
 #include "tools/commands.h"
+#include "tools/library.h"
 #include "tools/option_values.h"
 #include "tools/text_file.h"
 
@@ -29,14 +29,15 @@ Result<OptRequest> read_request(const Arguments& arguments) {
   request.file = arguments.positionals.front();
   STEPFUSE_ASSIGN(request.passes, read_passes(arguments, "passes"));
   STEPFUSE_ASSIGN(request.runner.print_after, read_passes(arguments, "print-after", "all"));
-  STEPFUSE_ASSIGN(request.runner.disabled, read_passes(arguments, "disable"));
-  if (!request.passes.empty() && !request.runner.disabled.empty())
+  if (!request.passes.empty() && arguments.has("disable"))
     return with_hint(fail(StatusCode::InvalidArgument, "--disable has no effect with --passes"),
                      "leave the pass out of --passes");
   STEPFUSE_ASSIGN(request.context.members, read_count(arguments, "members", 1, 1, kMostMembers));
-  STEPFUSE_ASSIGN(request.context.mode, read_mode(arguments));
-  STEPFUSE_ASSIGN(const std::string target, read_target(arguments));
-  STEPFUSE_ASSIGN(request.context.target, runtime::target_traits(target));
+  STEPFUSE_ASSIGN(const auto context, make_context(arguments));
+  STEPFUSE_ASSIGN(compiler::PlanOptions plan, plan_options(context->settings()));
+  request.context.mode = plan.mode;
+  request.context.target = std::move(plan.target);
+  if (request.passes.empty()) request.runner.disabled = std::move(plan.runner.disabled);
   return request;
 }
 

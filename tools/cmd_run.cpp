@@ -1,7 +1,11 @@
 // SPDX-FileCopyrightText: The Stepfuse authors
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/state_io.h"
+#include "runtime/target.h"
 #include "tools/check.h"
 #include "tools/commands.h"
+#include "tools/device_tensors.h"
+#include "tools/library.h"
 #include "tools/model.h"
 #include "tools/state_io.h"
 #include "tools/text_file.h"
@@ -19,7 +23,6 @@ namespace stepfuse::tools {
 namespace {
 
 constexpr int64_t kMostSteps = 1'000'000'000;
-constexpr int64_t kMostThreads = 1024;
 
 using Metadata = std::map<std::string, std::string>;
 
@@ -33,11 +36,8 @@ struct RunRequest {
 Result<RunRequest> read_request(const Arguments& arguments) {
   STEPFUSE_TRY(require(arguments, {"params", "grads", "out"}));
   RunRequest request;
-  STEPFUSE_ASSIGN(request.settings.mode, read_mode(arguments));
-  STEPFUSE_ASSIGN(request.settings.target, read_target(arguments));
-  STEPFUSE_ASSIGN(request.settings.runner.disabled, read_passes(arguments, "disable"));
-  STEPFUSE_ASSIGN(const int64_t threads, read_count(arguments, "threads", 0, 1, kMostThreads));
-  request.settings.threads = static_cast<int>(threads);
+  STEPFUSE_TRY(read_setting_flags(arguments).map([](const auto&) {}));
+  STEPFUSE_TRY(runtime::check_target_steps(arguments.get("target", "interp")));
   STEPFUSE_ASSIGN(request.steps, read_count(arguments, "steps", 1, 1, kMostSteps));
   request.params = arguments.get("params");
   request.grads = arguments.get("grads");
@@ -49,6 +49,18 @@ Result<RunRequest> read_request(const Arguments& arguments) {
   if (!request.state_out.empty() && normal(request.out) == normal(request.state_out))
     return fail(StatusCode::InvalidArgument, "--out and --state-out are the same file '{}'", request.out);
   return request;
+}
+
+/// What flags, environment and config say of the library.
+Outcome read_settings(const Arguments& arguments, const Routing& routing, runtime::OptimizerSettings& out) {
+  STEPFUSE_ASSIGN(out.context, make_context(arguments, routing.settings()));
+  const runtime::Settings& settings = out.context->settings();
+  out.mode = mode_of(settings);
+  out.target = settings.text("target");
+  out.threads = static_cast<int>(settings.number("threads"));
+  out.device = static_cast<int>(settings.number("device"));
+  out.runner.disabled = settings.list("disable");
+  return {};
 }
 
 struct Inputs {
@@ -73,51 +85,49 @@ Result<Inputs> read_inputs(const RunRequest& request, const Console& console) {
   return inputs;
 }
 
-/// Null means "no gradient" to the optimizer; an empty gradient is one all the same.
-const void* gradient_of(const RunTensor& tensor) {
-  static constexpr std::byte kEmpty{};
-  if (!tensor.has_gradient) return nullptr;
-  return tensor.gradient.empty() ? &kEmpty : tensor.gradient.data();
-}
+/// An optimizer and the tensors that are bound to it.
+struct Run {
+  runtime::Optimizer optimizer;
+  DeviceTensors tensors;
+};
 
 /// The optimizer over `tensors`, compiled, with the states of the file.
-Result<runtime::Optimizer> make_optimizer(const runtime::OptimizerSettings& settings, const Routing& routing,
-                                          std::vector<RunTensor>& tensors,
-                                          const std::optional<runtime::SafetensorsFile>& state) {
+Result<Run> make_run(const runtime::OptimizerSettings& settings, const RoutedModel& routed,
+                     std::vector<RunTensor>& tensors, const std::optional<runtime::SafetensorsFile>& state) {
   STEPFUSE_ASSIGN(runtime::Optimizer optimizer, runtime::Optimizer::create(settings));
   std::vector<uint32_t> groups;
-  for (const RoutedRule& rule : routing.rules()) {
+  for (const RoutedRule& rule : routed.rules) {
     STEPFUSE_ASSIGN(const uint32_t group, optimizer.add_group(rule.recipe, rule.options));
     groups.push_back(group);
   }
-  for (const RunTensor& tensor : tensors) {
-    const uint32_t group = groups[routing.rule_of(tensor.name, tensor.shape)];
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const RunTensor& tensor = tensors[i];
+    const uint32_t group = groups[routed.rule_of[i]];
     STEPFUSE_TRY(optimizer.add_parameter(group, tensor.name, {tensor.shape, tensor.dtype, tensor.dtype, tensor.dtype})
                      .map([](uint32_t) {}));
   }
   STEPFUSE_TRY(optimizer.prepare());
-  for (uint32_t i = 0; i < tensors.size(); ++i)
-    STEPFUSE_TRY(optimizer.bind(i, tensors[i].data.data(), gradient_of(tensors[i])));
-  if (state) STEPFUSE_TRY(import_states(optimizer, tensors, *state));
-  return optimizer;
+  STEPFUSE_ASSIGN(DeviceTensors bound, DeviceTensors::bind(optimizer, tensors));
+  if (state) STEPFUSE_TRY(runtime::import_state(optimizer, *state));
+  return Run{std::move(optimizer), std::move(bound)};
 }
 
-Outcome take_steps(runtime::Optimizer& optimizer, int64_t steps) {
-  for (int64_t i = 0; i < steps; ++i) STEPFUSE_TRY(optimizer.step());
-  return {};
+Outcome take_steps(Run& run, int64_t steps, std::vector<RunTensor>& tensors) {
+  for (int64_t i = 0; i < steps; ++i) STEPFUSE_TRY(run.optimizer.step());
+  return run.tensors.read_back(run.optimizer, tensors);
 }
 
 /// The same steps on the interpreter, from `before`.
-Outcome check_run(const RunRequest& request, const Routing& routing, const runtime::Optimizer& ours,
+Outcome check_run(const RunRequest& request, const RoutedModel& routed, const runtime::Optimizer& ours,
                   const Inputs& inputs, const std::vector<RunTensor>& before, const Console& console) {
   if (request.settings.target == "interp") console.note("check: the target is the interpreter itself");
   runtime::OptimizerSettings settings = request.settings;
   settings.target = "interp";
   std::vector<RunTensor> reference = before;
-  STEPFUSE_ASSIGN(runtime::Optimizer interpreter, make_optimizer(settings, routing, reference, inputs.state));
-  STEPFUSE_TRY(take_steps(interpreter, request.steps));
-  return check_against(ours, inputs.tensors, interpreter, reference, before, request.settings.mode == ir::Mode::Strict,
-                       request.steps, console);
+  STEPFUSE_ASSIGN(Run interpreter, make_run(settings, routed, reference, inputs.state));
+  STEPFUSE_TRY(take_steps(interpreter, request.steps, reference));
+  return check_against(ours, inputs.tensors, interpreter.optimizer, reference, before,
+                       request.settings.mode == ir::Mode::Strict, request.steps, console);
 }
 
 std::string staged_name(const std::string& path) { return fmt::format("{}.{}.tmp", path, getpid()); }
@@ -131,13 +141,11 @@ Outcome publish(const std::string& path) {
 Outcome write_results(const RunRequest& request, const runtime::Optimizer& optimizer, const Inputs& inputs) {
   std::vector<runtime::TensorToWrite> parameters;
   for (const RunTensor& tensor : inputs.tensors)
-    parameters.push_back({tensor.name, std::string(safetensors_name(tensor.dtype)), tensor.shape, tensor.data.data()});
-  std::vector<float> counters;
-  STEPFUSE_ASSIGN(const auto states, export_states(optimizer, inputs.tensors, counters));
+    parameters.push_back(
+        {tensor.name, std::string(runtime::safetensors_name(tensor.dtype)), tensor.shape, tensor.data.data()});
   const bool with_state = !request.state_out.empty();
   Outcome outcome = runtime::write_safetensors(staged_name(request.out), parameters, inputs.metadata);
-  if (outcome && with_state)
-    outcome = runtime::write_safetensors(staged_name(request.state_out), states, inputs.metadata);
+  if (outcome && with_state) outcome = runtime::save_state(optimizer, staged_name(request.state_out), inputs.metadata);
   if (outcome && with_state) outcome = publish(request.state_out);
   if (outcome) outcome = publish(request.out);
   if (!outcome) {
@@ -159,16 +167,21 @@ void describe_run(const runtime::Optimizer& optimizer, const Console& console) {
 }  // namespace
 
 Result<std::string> command_run(const Arguments& arguments, const Console& console) {
-  STEPFUSE_ASSIGN(const RunRequest request, read_request(arguments));
+  STEPFUSE_ASSIGN(RunRequest request, read_request(arguments));
   STEPFUSE_ASSIGN(const Routing routing, Routing::create(arguments));
+  STEPFUSE_TRY(read_settings(arguments, routing, request.settings));
   STEPFUSE_ASSIGN(Inputs inputs, read_inputs(request, console));
+  std::vector<runtime::RoutedParameter> parameters;
+  for (const RunTensor& tensor : inputs.tensors) parameters.push_back({tensor.name, tensor.shape, tensor.dtype});
+  STEPFUSE_ASSIGN(const RoutedModel routed, routing.route(parameters));
+  for (const std::string& note : routed.notes) console.note(note);
   std::vector<RunTensor> before;
   if (request.check) before = inputs.tensors;
-  STEPFUSE_ASSIGN(runtime::Optimizer optimizer,
-                  make_optimizer(request.settings, routing, inputs.tensors, inputs.state));
-  STEPFUSE_TRY(take_steps(optimizer, request.steps));
+  STEPFUSE_ASSIGN(Run run, make_run(request.settings, routed, inputs.tensors, inputs.state));
+  const runtime::Optimizer& optimizer = run.optimizer;
+  STEPFUSE_TRY(take_steps(run, request.steps, inputs.tensors));
   describe_run(optimizer, console);
-  if (request.check) STEPFUSE_TRY(check_run(request, routing, optimizer, inputs, before, console));
+  if (request.check) STEPFUSE_TRY(check_run(request, routed, optimizer, inputs, before, console));
   STEPFUSE_TRY(write_results(request, optimizer, inputs));
   return std::string();
 }

@@ -22,7 +22,7 @@ bool color_by_default() {
 
 }  // namespace
 
-Console::Console() : color_(color_by_default()) {}
+Console::Console() : color_(color_by_default()), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 Result<Console> Console::create(const Arguments& arguments) {
   Console console;
@@ -55,6 +55,14 @@ void Console::failure(std::string_view text) const { line("error", kRed, text); 
 
 void Console::note(std::string_view text) const {
   if (!quiet_) line("note", kCyan, text);
+}
+
+void Console::progress(std::string_view text) const {
+  if (terminal_ && !quiet_) fmt::print(stderr, "\r\033[K{}", text);
+}
+
+void Console::end_progress() const {
+  if (terminal_ && !quiet_) fmt::print(stderr, "\r\033[K");
 }
 
 void Console::detail(std::string_view text) const {

@@ -20,7 +20,11 @@ class Console {
   void error(const Status& status) const;
   void failure(std::string_view text) const;  // an error that others may follow
   void note(std::string_view text) const;     // not with --quiet
-  void detail(std::string_view text) const;   // with --verbose only
+  /// What is going on just now, on a terminal, in the place of what was said so before; end_progress() takes it away.
+  /// From one thread at a time.
+  void progress(std::string_view text) const;
+  void end_progress() const;
+  void detail(std::string_view text) const;  // with --verbose only
 
  private:
   void line(std::string_view label, std::string_view color, std::string_view text) const;
@@ -28,6 +32,7 @@ class Console {
   bool quiet_ = false;
   bool verbose_ = false;
   bool color_ = false;
+  bool terminal_ = false;
 };
 
 }  // namespace stepfuse::tools

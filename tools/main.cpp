@@ -17,25 +17,25 @@ namespace {
 
 using Command = Result<std::string> (*)(const Arguments&, const Console&);
 
-constexpr std::array<std::pair<std::string_view, Command>, 6> kCommands{{{"run", command_run},
-                                                                         {"inspect", command_inspect},
-                                                                         {"explain", command_explain},
-                                                                         {"opt", command_opt},
-                                                                         {"list", command_list},
-                                                                         {"describe", command_describe}}};
-
-Outcome print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return {};
-  return fail(StatusCode::Io, "cannot write to stdout");
-}
+constexpr std::array<std::pair<std::string_view, Command>, 11> kCommands{{{"run", command_run},
+                                                                          {"inspect", command_inspect},
+                                                                          {"explain", command_explain},
+                                                                          {"opt", command_opt},
+                                                                          {"list", command_list},
+                                                                          {"describe", command_describe},
+                                                                          {"cache", command_cache},
+                                                                          {"route", command_route},
+                                                                          {"config", command_config},
+                                                                          {"aot", command_aot},
+                                                                          {"doctor", command_doctor}}};
 
 Outcome dispatch(const Arguments& arguments, const Console& console) {
   for (const auto& [name, command] : kCommands) {
     if (name != arguments.command) continue;
-    const std::string file = arguments.get("output");
+    const std::string file = command == command_aot ? "" : arguments.get("output");
     if (!file.empty()) STEPFUSE_TRY(check_writable(file));
     STEPFUSE_ASSIGN(const std::string text, command(arguments, console));
-    return file.empty() ? print(text) : write_text(file, text);
+    return write_result(file, text);
   }
   return fail(StatusCode::Internal, "command {} has no function", arguments.command);
 }
@@ -52,7 +52,7 @@ int finish(const Console& console, const Outcome& outcome) {
 int run(int argc, const char* const* argv) {
   const auto line = parse_command_line(argc, argv);
   if (!line) return finish(Console(), fail(line.error()));
-  if (line->answer) return finish(Console(), print(*line->answer));
+  if (line->answer) return finish(Console(), write_result({}, *line->answer));
   const auto console = Console::create(line->arguments);
   if (!console) return finish(Console(), fail(console.error()));
   try {

@@ -3,7 +3,6 @@
 #include "tools/model.h"
 
 #include "runtime/safetensors.h"
-#include "runtime/target.h"
 #include "tools/manifest.h"
 
 #include <algorithm>
@@ -17,10 +16,11 @@ namespace {
 constexpr std::array<std::pair<std::string_view, ir::DType>, 4> kElementTypes{
     {{"F32", ir::DType::F32}, {"BF16", ir::DType::BF16}, {"F16", ir::DType::F16}, {"F64", ir::DType::F64}}};
 
-/// Gradients and states follow the parameter unless told otherwise.
-ir::ParameterSpec make_spec(const std::vector<int64_t>& shape, ir::DType own, const ElementTypes& types) {
+/// Gradients and states follow the parameter unless --dtype or a manifest tells otherwise.
+ir::ParameterSpec make_spec(const std::vector<int64_t>& shape, ir::DType own, const ElementTypes& types,
+                            std::optional<ir::DType> grad = {}, std::optional<ir::DType> state = {}) {
   const ir::DType param = types.param.value_or(own);
-  return {shape, param, types.grad.value_or(param), types.state.value_or(param)};
+  return {shape, param, types.grad.value_or(grad.value_or(param)), types.state.value_or(state.value_or(param))};
 }
 
 std::vector<ModelParameter> from_shapes(const ModelSource& source) {
@@ -35,7 +35,7 @@ Result<std::vector<ModelParameter>> from_manifest(const ModelSource& source) {
   STEPFUSE_ASSIGN(const auto tensors, read_manifest(source.params));
   std::vector<ModelParameter> model;
   for (const ManifestTensor& tensor : tensors)
-    model.push_back({tensor.name, make_spec(tensor.shape, tensor.dtype, source.types)});
+    model.push_back({tensor.name, make_spec(tensor.shape, tensor.dtype, source.types, tensor.grad, tensor.state)});
   return model;
 }
 
@@ -79,18 +79,19 @@ Result<ir::DType> element_type_of(const std::string& path, const std::string& te
                    "parameters are F32, BF16, F16 or F64; leave other tensors out of the file");
 }
 
-std::string_view safetensors_name(ir::DType dtype) {
-  const auto it =
-      std::find_if(kElementTypes.begin(), kElementTypes.end(), [&](const auto& pair) { return pair.second == dtype; });
-  STEPFUSE_CHECK(it != kElementTypes.end(), "{} has no name in safetensors", ir::dtype_name(dtype));
-  return it->first;
+std::vector<runtime::RoutedParameter> to_route(const std::vector<ModelParameter>& model) {
+  std::vector<runtime::RoutedParameter> parameters;
+  for (const ModelParameter& parameter : model)
+    parameters.push_back({parameter.name, parameter.spec.shape, parameter.spec.param});
+  return parameters;
 }
 
-Result<std::vector<compiler::PlannedParameter>> plan_parameters(const Routing& routing,
+Result<std::vector<compiler::PlannedParameter>> plan_parameters(const RoutedModel& routed,
                                                                 const std::vector<ModelParameter>& model) {
   std::vector<compiler::PlannedParameter> planned;
-  for (const ModelParameter& parameter : model) {
-    const runtime::Rule& rule = routing.rules()[routing.rule_of(parameter.name, parameter.spec.shape)].rule;
+  for (size_t i = 0; i < model.size(); ++i) {
+    const ModelParameter& parameter = model[i];
+    const runtime::Rule& rule = routed.rules[routed.rule_of[i]].rule;
     auto graph = rule.instantiate(parameter.spec);
     if (!graph) {
       Status status = std::move(graph.error());
@@ -101,15 +102,6 @@ Result<std::vector<compiler::PlannedParameter>> plan_parameters(const Routing& r
     planned.push_back({parameter.name, parameter.spec.shape, std::move(*graph), rule.peer()});
   }
   return planned;
-}
-
-Result<compiler::PlanOptions> read_plan_options(const Arguments& arguments) {
-  compiler::PlanOptions options;
-  STEPFUSE_ASSIGN(options.mode, read_mode(arguments));
-  STEPFUSE_ASSIGN(const std::string target, read_target(arguments));
-  STEPFUSE_ASSIGN(options.runner.disabled, read_passes(arguments, "disable"));
-  STEPFUSE_ASSIGN(options.target, runtime::target_traits(target));
-  return options;
 }
 
 }  // namespace stepfuse::tools

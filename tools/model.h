@@ -31,15 +31,14 @@ Result<ModelSource> read_model_source(const Arguments& arguments);
 /// Reads the header of the safetensors file or the manifest.
 Result<std::vector<ModelParameter>> load_model(const ModelSource& source);
 
-/// "F32" and so on as safetensors names them; the error names the tensor.
+/// The element type that safetensors calls "F32" and so on; the error names the tensor.
 Result<ir::DType> element_type_of(const std::string& path, const std::string& tensor, const std::string& dtype);
-std::string_view safetensors_name(ir::DType dtype);
+
+/// As the router takes them.
+std::vector<runtime::RoutedParameter> to_route(const std::vector<ModelParameter>& model);
 
 /// Each parameter with its rule's naive graph.
-Result<std::vector<compiler::PlannedParameter>> plan_parameters(const Routing& routing,
+Result<std::vector<compiler::PlannedParameter>> plan_parameters(const RoutedModel& routed,
                                                                 const std::vector<ModelParameter>& model);
-
-/// Mode, target and disabled passes of a command line.
-Result<compiler::PlanOptions> read_plan_options(const Arguments& arguments);
 
 }  // namespace stepfuse::tools

@@ -4,6 +4,7 @@
 
 #include "compiler/pass.h"
 #include "ir/support/nearest.h"
+#include "runtime/cuda_backend.h"
 
 #include <algorithm>
 #include <array>
@@ -29,7 +30,8 @@ tl::unexpected<Status> bad_choice(std::string_view option, const std::string& te
                    suggestion(text, choices, fmt::format("--{} takes {}", option, fmt::join(choices, ", "))));
 }
 
-constexpr std::array<std::string_view, 4> kTargets{"interp", "cpu", "x86-64-v3", "x86-64-v4"};
+constexpr std::array<std::string_view, 7> kTargets{"interp", "cpu",   "x86-64-v3", "x86-64-v4",
+                                                   "cuda",   "sm_90", "compute_90"};
 
 Result<ir::DType> element_type(const std::string& key, const std::string& text) {
   static constexpr std::array<std::string_view, 4> kTypes{"f32", "bf16", "f16", "f64"};
@@ -37,6 +39,12 @@ Result<ir::DType> element_type(const std::string& key, const std::string& text) 
   if (dtype && *dtype != ir::DType::Bool) return *dtype;
   return with_hint(fail(StatusCode::InvalidArgument, "--dtype {}={} is not legal", key, text),
                    suggestion(text, kTypes, fmt::format("the element types are {}", fmt::join(kTypes, ", "))));
+}
+
+Result<std::string> check_target_name(const std::string& target) {
+  if (runtime::is_cuda_target(target)) return runtime::check_cuda_target(target).map([&] { return target; });
+  if (std::find(kTargets.begin(), kTargets.end(), target) != kTargets.end()) return target;
+  return bad_choice("target", target, kTargets);
 }
 
 }  // namespace
@@ -56,11 +64,23 @@ Result<ir::Mode> read_mode(const Arguments& arguments) {
 
 Result<std::string> read_target(const Arguments& arguments) {
   const std::string target = arguments.get("target", "cpu");
-  if (std::find(kTargets.begin(), kTargets.end(), target) != kTargets.end()) return target;
-  if (target == "cuda" || target.starts_with("sm_") || target.starts_with("compute_"))
-    return not_yet("--target " + target);
-  if (target.find(',') != std::string::npos) return not_yet(fmt::format("a list of targets (--target {})", target));
-  return bad_choice("target", target, kTargets);
+  if (target.find(',') != std::string::npos)
+    return with_hint(fail(StatusCode::InvalidArgument, "{} takes one target, not '{}'", arguments.command, target),
+                     "aot alone takes a list");
+  return check_target_name(target);
+}
+
+Result<std::vector<std::string>> read_targets(const Arguments& arguments) {
+  std::vector<std::string> targets;
+  for (const std::string& word : split(arguments.get("target"), ',')) {
+    STEPFUSE_ASSIGN(const std::string target, check_target_name(word));
+    if (target == "interp" || target == "cuda")
+      return with_hint(fail(StatusCode::InvalidArgument, "aot compiles nothing for target '{}'", target),
+                       target == "cuda" ? "name architectures, such as sm_90: no device is looked at"
+                                        : "the interpreter runs the rule as it stands");
+    if (std::find(targets.begin(), targets.end(), target) == targets.end()) targets.push_back(target);
+  }
+  return targets;
 }
 
 Result<int64_t> read_count(const Arguments& arguments, std::string_view option, int64_t fallback, int64_t lo,
@@ -94,9 +114,6 @@ Result<ir::OptionList> read_sets(const Arguments& arguments) {
       return with_hint(fail(StatusCode::InvalidArgument, "--set {} is not KEY=VALUE", text),
                        "write it like --set lr=0.02");
     const std::string key = text.substr(0, equals);
-    if (const size_t dot = key.find('.'); dot != std::string::npos)
-      return with_hint(not_yet(fmt::format("--set {}: a value for one group ('{}')", text, key.substr(0, dot))),
-                       fmt::format("with --recipe there is one group: --set {}", text.substr(dot + 1)));
     options.emplace_back(key, text.substr(equals + 1));
   }
   return options;

@@ -18,8 +18,13 @@ namespace stepfuse::tools {
 
 Result<ir::Mode> read_mode(const Arguments& arguments);
 
-/// "interp", "cpu", "x86-64-v3" or "x86-64-v4". Whether this host can run it is not asked.
+/// "interp", "cpu", "x86-64-v3", "x86-64-v4", "cuda", or an architecture such as "sm_90". Whether this host can run it
+/// is not asked.
 Result<std::string> read_target(const Arguments& arguments);
+
+/// Targets to compile for, by commas, each once. "interp", which compiles nothing, and "cuda", which needs a device,
+/// are refused.
+Result<std::vector<std::string>> read_targets(const Arguments& arguments);
 
 Result<int64_t> read_count(const Arguments& arguments, std::string_view option, int64_t fallback, int64_t lo,
                            int64_t hi);
@@ -32,7 +37,7 @@ Result<std::string> read_choice(const Arguments& arguments, std::string_view opt
 Result<std::vector<std::string>> read_passes(const Arguments& arguments, std::string_view option,
                                              std::string_view special = {});
 
-/// --set, in order; keys and values are the recipe's to judge.
+/// --set, in order; keys and values are the recipe's or the config's to judge.
 Result<ir::OptionList> read_sets(const Arguments& arguments);
 
 struct ElementTypes {

@@ -4,7 +4,6 @@
 
 #include "ir/parse.h"
 #include "ir/print.h"
-#include "tools/default_route.h"
 #include "tools/option_values.h"
 #include "tools/text_file.h"
 
@@ -31,32 +30,56 @@ Result<RoutedRule> make_rule(const std::string& recipe, const ir::OptionList& op
   return routed;
 }
 
+/// --recipe: one group that takes everything.
+Result<RoutedRule> read_recipe(const Arguments& arguments) {
+  if (arguments.has("config"))
+    return with_hint(fail(StatusCode::InvalidArgument, "--recipe and --config exclude each other"),
+                     "--recipe gives every parameter one rule; a config routes them");
+  STEPFUSE_ASSIGN(const ir::OptionList options, read_sets(arguments));
+  for (const auto& [key, value] : options)
+    if (const size_t dot = key.find('.'); dot != std::string::npos)
+      return with_hint(
+          fail(StatusCode::InvalidArgument, "--set {}={}: there is no group '{}'", key, value, key.substr(0, dot)),
+          fmt::format("with --recipe there is one group: --set {}={}", key.substr(dot + 1), value));
+  return make_rule(arguments.get("recipe"), options);
+}
+
 }  // namespace
+
+Result<runtime::Config> read_config(const Arguments& arguments) {
+  STEPFUSE_ASSIGN(const ir::OptionList pairs, read_sets(arguments));
+  return arguments.has("config") ? runtime::load_config(arguments.get("config"), pairs)
+                                 : runtime::config_from_pairs(pairs);
+}
 
 Result<Routing> Routing::create(const Arguments& arguments) {
   STEPFUSE_TRY(check_preset(arguments));
-  STEPFUSE_ASSIGN(const ir::OptionList options, read_sets(arguments));
   Routing routing;
-  routing.chosen_ = arguments.has("recipe");
-  if (!routing.chosen_ && !options.empty())
-    return with_hint(fail(StatusCode::InvalidArgument, "--set {}=... needs --recipe", options.front().first),
-                     "without --recipe two recipes share the parameters, each with its own options");
-  std::vector<std::string> recipes{"muon", "adamw"};
-  if (routing.chosen_) recipes = {arguments.get("recipe")};
-  for (const std::string& recipe : recipes) {
-    STEPFUSE_ASSIGN(RoutedRule rule, make_rule(recipe, options));
-    routing.rules_.push_back(std::move(rule));
+  if (arguments.has("recipe")) {
+    STEPFUSE_ASSIGN(routing.chosen_, read_recipe(arguments));
+    return routing;
   }
+  STEPFUSE_ASSIGN(runtime::Config config, read_config(arguments));
+  STEPFUSE_ASSIGN(routing.router_, runtime::Router::create(std::move(config)));
   return routing;
 }
 
-size_t Routing::rule_of(const std::string& name, const std::vector<int64_t>& shape) const {
-  if (chosen_) return 0;
-  const std::string_view recipe = default_recipe(name, shape);
-  const auto it =
-      std::find_if(rules_.begin(), rules_.end(), [&](const RoutedRule& rule) { return rule.recipe == recipe; });
-  STEPFUSE_CHECK(it != rules_.end(), "the default route names an unknown recipe {}", recipe);
-  return static_cast<size_t>(it - rules_.begin());
+Result<RoutedModel> Routing::route(const std::vector<runtime::RoutedParameter>& parameters) const {
+  if (chosen_) return RoutedModel{{*chosen_}, std::vector<uint32_t>(parameters.size(), 0), {}};
+  STEPFUSE_ASSIGN(runtime::Routes routes, router_->route(parameters));
+  RoutedModel model;
+  for (const runtime::RouteGroup& group : routes.groups) {
+    STEPFUSE_ASSIGN(RoutedRule rule, make_rule(group.optimizer, group.options));
+    model.rules.push_back(std::move(rule));
+  }
+  for (const runtime::Route& route : routes.parameters) model.rule_of.push_back(route.group);
+  model.notes = std::move(routes.notes);
+  return model;
+}
+
+const std::vector<runtime::SettingSource>& Routing::settings() const {
+  static const std::vector<runtime::SettingSource> kNone;
+  return router_ ? router_->config().settings : kNone;
 }
 
 std::string remark_on(const ir::Recipe& recipe, const ir::OptionValues& values) {

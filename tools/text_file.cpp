@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/text_file.h"
 
+#include "runtime/pending_file.h"
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -58,14 +60,16 @@ Outcome check_writable(const std::string& path) {
 
 Outcome write_text(const std::string& path, const std::string& text) {
   STEPFUSE_TRY(check_writable(path));
-  const std::string staged = fmt::format("{}.{}.tmp", path, getpid());
-  std::ofstream file(staged, std::ios::binary);
-  file << text;
-  file.close();
-  if (file && std::rename(staged.c_str(), path.c_str()) == 0) return {};
-  const auto error = fail(StatusCode::Io, "cannot write '{}': {}", path, reason());
-  std::remove(staged.c_str());
-  return error;
+  runtime::PendingFile pending(path);
+  STEPFUSE_TRY(pending.create(0666));
+  STEPFUSE_TRY(pending.write(text));
+  return pending.publish(false);
+}
+
+Outcome write_result(const std::string& path, const std::string& text) {
+  if (!path.empty()) return write_text(path, text);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return {};
+  return fail(StatusCode::Io, "cannot write to stdout");
 }
 
 }  // namespace stepfuse::tools

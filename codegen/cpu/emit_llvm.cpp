@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codegen/cpu/emit_llvm.h"
 
-#include "codegen/cpu/check_spec.h"
+#include "codegen/check_spec.h"
+#include "codegen/cpu/check_target.h"
 #include "codegen/cpu/schemes.h"
 
 #include <llvm/IR/Attributes.h>
@@ -43,7 +44,8 @@ llvm::Function* declare(llvm::Module& module, const KernelSpec& spec, const Llvm
 
 Result<std::unique_ptr<llvm::Module>> emit_llvm(llvm::LLVMContext& context, const KernelSpec& spec,
                                                 const LlvmTarget& target) {
-  STEPFUSE_TRY(check_spec(spec, target));
+  STEPFUSE_TRY(check_spec(spec));
+  STEPFUSE_TRY(check_target(spec, target));
   auto module = std::make_unique<llvm::Module>(spec.name, context);
   module->setTargetTriple(target.triple);
   llvm::Function* function = declare(*module, spec, target);

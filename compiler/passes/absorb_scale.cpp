@@ -90,9 +90,10 @@ std::optional<std::pair<Term, Term>> terms_of(Graph& out, const Node& node, std:
   return std::pair(first, matcher.term(node.operands[2], operands[2]));
 }
 
-bool fits(const Graph& out, const Term& product, const Term& addend, const ir::Type& type) {
+bool fits(const Graph& out, const Term& product, const Term& addend, const ir::Type& type, const PassContext& context) {
   return product.absorbable && out.node(product.tensor).type.shape == type.shape &&
-         out.node(addend.tensor).type.shape == type.shape && !is_transposed_view(out, addend.tensor);
+         out.node(addend.tensor).type.shape == type.shape && !is_transposed_view(out, addend.tensor) &&
+         has_plain_rows(out, addend.tensor, context.layouts);
 }
 
 /// s * (A B) with a scalar s.
@@ -107,13 +108,14 @@ std::optional<ValueId> absorb_factor(Graph& out, const Node& node, std::span<con
   return std::nullopt;
 }
 
-std::optional<ValueId> absorb_sum(Graph& out, const Node& node, std::span<const ValueId> operands, Matcher& matcher) {
+std::optional<ValueId> absorb_sum(Graph& out, const Node& node, std::span<const ValueId> operands, Matcher& matcher,
+                                  const PassContext& context) {
   auto terms = terms_of(out, node, operands, matcher);
   if (!terms) return std::nullopt;
   auto& [first, second] = *terms;
-  if (fits(out, second, first, node.type))
+  if (fits(out, second, first, node.type, context))
     if (auto product = matcher.combine(second, first, node.type)) return product;
-  return fits(out, first, second, node.type) ? matcher.combine(first, second, node.type) : std::nullopt;
+  return fits(out, first, second, node.type, context) ? matcher.combine(first, second, node.type) : std::nullopt;
 }
 
 }  // namespace
@@ -127,7 +129,7 @@ bool absorb_scale(Graph& graph, const PassContext& context) {
         const Node& node = in.node(id);
         if (node.type.scalar) return std::nullopt;
         Matcher matcher(out, in, uses);
-        auto replaced = absorb_sum(out, node, operands, matcher);
+        auto replaced = absorb_sum(out, node, operands, matcher, context);
         if (!replaced) return absorb_factor(out, node, operands, matcher);
         ++absorbed;
         return replaced;

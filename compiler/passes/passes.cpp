@@ -44,6 +44,12 @@ ValueId multiply_factors(Graph& out, ValueId a, ValueId b) {
   return ir::emit(out, Op::Mul, {a, b});
 }
 
+bool has_plain_rows(const Graph& graph, ValueId id, const std::vector<Strides>& layouts) {
+  while (ir::is_view(graph.node(id).op)) id = graph.node(id).operands[0];
+  const ir::Node& node = graph.node(id);
+  return layouts.empty() || node.op != Op::Input || product_writes(layouts[std::get<ir::InputAttr>(node.attr).index]);
+}
+
 bool is_transposed_view(const Graph& graph, ValueId id) {
   bool transposed = false;
   for (; ir::is_view(graph.node(id).op); id = graph.node(id).operands[0])

@@ -4,6 +4,7 @@
 
 // Small tools that several passes share. One pass is one file pair; the table is in compiler/pass.cpp.
 
+#include "compiler/layout.h"
 #include "compiler/pass.h"
 #include "ir/graph.h"
 
@@ -30,6 +31,9 @@ std::optional<ir::ValueId> try_emit(ir::Graph& out, ir::Op op, std::span<const i
 
 /// a * b for scalars and one-element tensors (f32), without the multiplication when a factor is 1.
 ir::ValueId multiply_factors(ir::Graph& out, ir::ValueId a, ir::ValueId b);
+
+/// Whether a product may read `id` as its C and write it: it is no input whose rows have gaps between their elements.
+bool has_plain_rows(const ir::Graph& graph, ir::ValueId id, const std::vector<Strides>& layouts);
 
 /// A view that exchanges rows and columns of the memory it looks at.
 bool is_transposed_view(const ir::Graph& graph, ir::ValueId id);

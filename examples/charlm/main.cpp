@@ -75,9 +75,12 @@ ExitCode exit_code(stepfuse::ErrorCode code) {
       return ExitCode::Usage;
     case stepfuse::ErrorCode::NotFound:
     case stepfuse::ErrorCode::Environment:
+    case stepfuse::ErrorCode::OutOfMemory:
     case stepfuse::ErrorCode::Io:
       return ExitCode::Missing;
     case stepfuse::ErrorCode::InvalidData:
+    case stepfuse::ErrorCode::Failed:
+    case stepfuse::ErrorCode::Busy:
     case stepfuse::ErrorCode::Internal:
       break;
   }

@@ -63,6 +63,11 @@ constexpr Flag kFlags[] = {
      }},
     {"--numerics", "MODE", "strict: fused and unfused agree bit for bit; default: faster, rounding may differ",
      [](Options& o, Text flag, Text value) { o.numerics = parse_numerics(flag, value); }},
+    {"--target", "NAME", "where the optimizer runs: cpu, x86-64-v3, x86-64-v4, interp, cuda; the model runs on the CPU",
+     [](Options& o, Text flag, Text value) {
+       if (value.empty()) refuse_value(flag, value, "the name of a target");
+       o.target = std::string(value);
+     }},
     {"--text", "FILE", "train on this file; without it, on the licence texts of Debian",
      [](Options& o, Text flag, Text value) {
        if (value.empty()) refuse_value(flag, value, "the name of a file");

@@ -17,7 +17,8 @@ struct Options {
   int threads = 0;   ///< 0: one per core this process may use
   std::uint64_t seed = 1;
   stepfuse::Numerics numerics = stepfuse::Numerics::Strict;
-  std::string text;  ///< empty: the licence texts
+  std::string target;  ///< of the optimizer; empty: as Stepfuse's settings say. The model runs on the CPU.
+  std::string text;    ///< empty: the licence texts
   bool compare = true;
   bool require_below_bigram = false;
   bool check_gradients = false;

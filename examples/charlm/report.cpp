@@ -94,7 +94,8 @@ void print_table(const TrainingResult& fused, const TrainingResult* unfused, std
   row("elementwise bytes per parameter", "%12.1f", [](Result r) { return r.summary.bytes_per_param; });
   row("elementwise MB per step", "%12.1f",
       [&](Result r) { return r.summary.bytes_per_param * static_cast<double>(parameters) / 1e6; });
-  row("compile, ms", "%12.0f", [](Result r) { return 1000.0 * r.summary.compile_seconds; });
+  row("kernels compiled", "%12.0f", [](Result r) { return static_cast<double>(r.summary.compiled_kernels); });
+  row("compile and load, ms", "%12.0f", [](Result r) { return 1000.0 * r.summary.compile_seconds; });
   std::printf("\n");
 }
 

@@ -3,6 +3,7 @@
 #include "trainer.h"
 
 #include "data_parallel.h"
+#include "device.h"
 #include "failure.h"
 #include "hyperparameters.h"
 #include "model.h"
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <memory>
 #include <random>
 
 namespace charlm {
@@ -64,7 +66,10 @@ class WindowSampler {
 class ModelOptimizer {
  public:
   ModelOptimizer(Model& model, const float* gradients, const Options& options, const Variant& variant)
-      : optimizer_(settings(options, variant)),
+      : model_(model),
+        gradients_(gradients),
+        device_(options.target == "cuda" ? std::make_unique<DeviceCopy>(model.values().size()) : nullptr),
+        optimizer_(settings(options, variant)),
         muon_(optimizer_.add_group("muon", muon_options())),
         adamw_(optimizer_.add_group("adamw", adamw_options())) {
     std::vector<stepfuse::ParameterId> ids;
@@ -72,16 +77,25 @@ class ModelOptimizer {
       ids.push_back(optimizer_.add_parameter(p.role == Role::HiddenMatrix ? muon_ : adamw_, p.name, p.shape));
     }
     optimizer_.prepare();
+    if (device_ != nullptr) device_->upload_values(model.values().data());
+    float* values = device_ != nullptr ? device_->values() : model.values().data();
+    const float* where = device_ != nullptr ? device_->gradients() : gradients;
     for (std::size_t i = 0; i < ids.size(); ++i) {
       const std::size_t offset = model.parameters()[i].offset;
-      optimizer_.bind(ids[i], model.values().data() + offset, gradients + offset);
+      optimizer_.bind(ids[i], values + offset, where + offset);
     }
   }
 
   void step(double share) {
     optimizer_.set(muon_, "lr", kMuonLearningRate * share);
     optimizer_.set(adamw_, "lr", kAdamWLearningRate * share);
-    optimizer_.step();
+    if (device_ == nullptr) {
+      optimizer_.step();
+      return;
+    }
+    device_->upload_gradients(gradients_);
+    optimizer_.step(device_->stream());
+    device_->download_values(model_.values().data());
   }
 
   stepfuse::PlanSummary summary() const { return optimizer_.summary(); }
@@ -90,11 +104,15 @@ class ModelOptimizer {
   static stepfuse::Settings settings(const Options& options, const Variant& variant) {
     stepfuse::Settings settings;
     settings.numerics = options.numerics;
+    if (!options.target.empty()) settings.target = options.target;
     settings.threads = options.threads;
     settings.disabled_passes = variant.disabled_passes;
     return settings;
   }
 
+  Model& model_;
+  const float* gradients_;
+  std::unique_ptr<DeviceCopy> device_;  // of target cuda; outlives the optimizer, whose tensors lie there
   stepfuse::Optimizer optimizer_;
   stepfuse::GroupId muon_;
   stepfuse::GroupId adamw_;

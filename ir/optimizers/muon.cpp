@@ -59,9 +59,10 @@ std::span<const OptionInfo> muon_table() {
 
 Outcome no_cross_checks(const OptionValues&) { return {}; }
 
-double adjustment(std::string_view rule, int64_t rows, int64_t cols) {
-  const double r = static_cast<double>(rows);
-  const double c = static_cast<double>(cols);
+double muon_lr_scale(const OptionValues& values, const std::vector<int64_t>& shape) {
+  const std::string_view rule = values.choice("adjust_lr_fn");
+  const double r = static_cast<double>(shape[0]);
+  const double c = static_cast<double>(shape[1]);
   if (rule == "match_rms_adamw") return 0.2 * std::sqrt(std::max(r, c));
   if (rule == "spectral_unclamped") return std::sqrt(r / c);
   return std::sqrt(std::max(1.0, r / c));
@@ -85,7 +86,7 @@ ValueId newton_schulz_step(Builder& b, ValueId x, const Coefficients& coefficien
 }
 
 Result<Graph> build_muon(const OptionValues& values, const ParameterSpec& spec) {
-  if (spec.shape.size() != 2)
+  if (spec.shape.size() != kMuonRecipe.dimensions)
     return with_hint(fail(StatusCode::InvalidArgument, "muon takes matrices (2 dimensions); this parameter has {}",
                           spec.shape.size()),
                      "give parameters that are not matrices to another recipe, such as adamw");
@@ -118,8 +119,7 @@ Result<Graph> build_muon(const OptionValues& values, const ParameterSpec& spec) 
     x = newton_schulz_step(b, x, coefficients, ns_dtype);
   if (rows > cols) x = b.op(Op::Transpose, {x}, "x_tall");
   const ValueId decayed = b.mul(p, b.sub(one, b.mul(lr, weight_decay)), "p_decayed");
-  const ValueId adjusted_lr =
-      b.mul(lr, b.constant(adjustment(values.choice("adjust_lr_fn"), rows, cols)), "adjusted_lr");
+  const ValueId adjusted_lr = b.mul(lr, b.constant(muon_lr_scale(values, spec.shape)), "adjusted_lr");
   b.replace(p, b.op(Op::Axpy, {b.neg(adjusted_lr), x, decayed}, "p_new", spec.param));
   b.replace(buffer, buffer_new);
   return b.take();
@@ -138,6 +138,8 @@ const Recipe kMuonRecipe{"muon",
                          muon_table,
                          no_cross_checks,
                          build_muon,
-                         peer_muon};
+                         peer_muon,
+                         2,
+                         muon_lr_scale};
 
 }  // namespace stepfuse::ir

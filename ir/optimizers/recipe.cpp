@@ -23,22 +23,25 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-/// Where an error points: "adamw: lr".
+/// Where an error points, such as "adamw: lr", and the option's name.
 struct Place {
-  std::string_view recipe;
+  std::string subject;
   std::string_view option;
 };
 
 tl::unexpected<Status> bad_value(const Place& place, std::string_view text, const std::string& legal) {
-  return with_hint(fail(StatusCode::InvalidArgument, "{}: {}={} is not legal", place.recipe, place.option, text),
+  return with_hint(fail(StatusCode::InvalidArgument, "{}={} is not legal", place.subject, text),
                    fmt::format("{} takes {}", place.option, legal));
 }
 
 Result<double> parse_in_range(const Place& place, std::string_view text, const Interval& range, bool integer) {
-  const std::string legal = fmt::format("{} in {}", integer ? "an integer" : "a number", interval_text(range));
+  const std::string_view wanted = integer ? "an integer" : "a number";
+  const std::string legal = fmt::format("{} in {}", wanted, interval_text(range));
   const auto number = parse_number(text);
-  if (!number || !range.contains(*number) || (integer && *number != std::floor(*number)))
-    return bad_value(place, text, legal);
+  if (!number)
+    return with_hint(fail(StatusCode::InvalidArgument, "{}: expected {}, got '{}'", place.subject, wanted, text),
+                     fmt::format("{} takes {}", place.option, legal));
+  if (!range.contains(*number) || (integer && *number != std::floor(*number))) return bad_value(place, text, legal);
   return *number;
 }
 
@@ -68,8 +71,7 @@ Outcome parse_numbers(const Place& place, const OptionInfo& info, std::string_vi
   return {};
 }
 
-Outcome parse_option(std::string_view recipe, const OptionInfo& info, std::string_view text, OptionValues& out) {
-  const Place place{recipe, info.name};
+Outcome parse_option(const Place& place, const OptionInfo& info, std::string_view text, OptionValues& out) {
   const std::string name(info.name);
   switch (info.kind) {
     case OptionKind::Number:
@@ -92,14 +94,6 @@ Outcome parse_option(std::string_view recipe, const OptionInfo& info, std::strin
       return parse_numbers(place, info, text, out);
   }
   return fail(StatusCode::Internal, "unknown option kind");
-}
-
-/// The option called `name`, or the Numbers option with an element of that name.
-const OptionInfo* find_option(std::span<const OptionInfo> table, std::string_view name) {
-  for (const OptionInfo& info : table)
-    if (info.name == name || std::find(info.elements.begin(), info.elements.end(), name) != info.elements.end())
-      return &info;
-  return nullptr;
 }
 
 tl::unexpected<Status> unknown_option(std::string_view recipe, std::span<const OptionInfo> table,
@@ -144,21 +138,33 @@ void OptionValues::set(std::string name, std::string text, double value) {
 
 std::string OptionValues::text(std::string_view name) const { return std::string(choice(name)); }
 
+const OptionInfo* find_option(std::span<const OptionInfo> table, std::string_view name) {
+  for (const OptionInfo& info : table)
+    if (info.name == name || std::find(info.elements.begin(), info.elements.end(), name) != info.elements.end())
+      return &info;
+  return nullptr;
+}
+
+Outcome check_option(const std::string& subject, const OptionInfo& info, std::string_view name, std::string_view text,
+                     OptionValues& out) {
+  if (name == info.name) return parse_option({subject, info.name}, info, text, out);
+  STEPFUSE_ASSIGN(const double value, parse_in_range({subject, name}, text, info.range, false));
+  out.set(std::string(name), std::string(text), value);
+  return {};
+}
+
 Result<OptionValues> parse_options(std::string_view recipe, std::span<const OptionInfo> table,
                                    const OptionList& given) {
   OptionValues values;
-  for (const OptionInfo& info : table) STEPFUSE_TRY(parse_option(recipe, info, info.default_text, values));
+  const auto subject = [&](std::string_view name) { return fmt::format("{}: {}", recipe, name); };
+  for (const OptionInfo& info : table)
+    STEPFUSE_TRY(check_option(subject(info.name), info, info.name, info.default_text, values));
   std::set<std::string_view> claimed;
   for (const auto& [name, text] : given) {
     const OptionInfo* info = find_option(table, name);
     if (info == nullptr) return unknown_option(recipe, table, name);
     STEPFUSE_TRY(claim(recipe, *info, name, claimed));
-    if (name == info->name) {
-      STEPFUSE_TRY(parse_option(recipe, *info, text, values));
-    } else {
-      STEPFUSE_ASSIGN(const double value, parse_in_range({recipe, name}, text, info->range, false));
-      values.set(name, text, value);
-    }
+    STEPFUSE_TRY(check_option(subject(name), *info, name, text, values));
   }
   return values;
 }

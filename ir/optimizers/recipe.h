@@ -48,6 +48,14 @@ class OptionValues {
   std::map<std::string, Value, std::less<>> values_;
 };
 
+/// The option called `name`, or the list with an element of that name; null if there is none.
+const OptionInfo* find_option(std::span<const OptionInfo> table, std::string_view name);
+
+/// Checks `text` as the option `info`, or as its element `name`, and adds it to `out`. Errors begin with `subject`,
+/// which says where the option stands and its name.
+Outcome check_option(const std::string& subject, const OptionInfo& info, std::string_view name, std::string_view text,
+                     OptionValues& out);
+
 /// Parses `given` over the defaults of `table`. Unknown names (with the nearest legal one), repeated or overlapping
 /// names, text that is no number, NaN and values out of range are errors that name the recipe and the option.
 Result<OptionValues> parse_options(std::string_view recipe, std::span<const OptionInfo> table, const OptionList& given);
@@ -77,6 +85,9 @@ struct Recipe {
   /// The naive graph: elementwise recipes over one symbolic extent N, matrix recipes over concrete R and C.
   Result<Graph> (*build)(const OptionValues& values, const ParameterSpec& parameter);
   PeerLaunches (*peer_eager)(const OptionValues& values);
+  size_t dimensions = 0;  // that a parameter must have; 0: any number
+  /// The factor on the learning rate that comes from the shape; null: 1.
+  double (*lr_scale)(const OptionValues& values, const std::vector<int64_t>& shape) = nullptr;
 };
 
 std::span<const Recipe> all_recipes();

@@ -1,17 +1,18 @@
 // SPDX-FileCopyrightText: The Stepfuse authors
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/memory.h"
+#include "runtime/aligned_memory.h"
 #include "runtime/cpu/float_environment.h"
 #include "runtime/cpu/prepared.h"
 #include "runtime/cpu/run_fused.h"
 #include "runtime/cpu/run_moves.h"
 #include "runtime/cpu/run_product.h"
+#include "runtime/cpu/shape_entries.h"
 #include "runtime/executor.h"
+#include "runtime/fresh_states.h"
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
 
 namespace stepfuse::runtime {
 
@@ -21,41 +22,28 @@ using compiler::StepKind;
 
 namespace {
 
-constexpr size_t kAlignment = 64;
-
-struct FreeAligned {
-  void operator()(std::byte* p) const { std::free(p); }
-};
-using AlignedBytes = std::unique_ptr<std::byte, FreeAligned>;
-
-Result<AlignedBytes> allocate(int64_t bytes) {
-  const size_t rounded = (static_cast<size_t>(std::max<int64_t>(bytes, 1)) + kAlignment - 1) / kAlignment * kAlignment;
-  AlignedBytes memory(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
-  if (memory == nullptr)
-    return with_hint(fail(StatusCode::Environment, "cannot allocate {} bytes of workspace", rounded),
-                     "a smaller batch cap, or more memory, helps");
-  return memory;
-}
-
 class CpuExecutor final : public Executor {
  public:
   CpuExecutor(const compiler::StepPlan& plan, const std::vector<compiler::PlannedParameter>& parameters,
-              CpuTarget target, int threads)
-      : plan_(plan), parameters_(parameters), target_(std::move(target)), pool_(threads) {}
+              CpuTarget target, int threads, const Context& context)
+      : plan_(plan), parameters_(parameters), target_(std::move(target)), pool_(threads), context_(context) {}
 
-  Outcome prepare() {
+  Outcome prepare(const Progress& progress) {
     const auto start = std::chrono::steady_clock::now();
-    STEPFUSE_ASSIGN(groups_, prepare_groups({plan_, target_, pool_, notes_, report_.compiled_kernels}));
+    STEPFUSE_ASSIGN(groups_,
+                    prepare_groups({plan_, target_, pool_, notes_, report_.compiled_kernels, context_, progress}));
     STEPFUSE_TRY(allocate_all());
+    record_shape_entries(plan_, parameters_, target_, groups_, context_);
     report_.reused_kernels = count_phases() - report_.compiled_kernels;
     report_.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return {};
   }
 
-  Outcome run(std::span<const MemberBinding> parameters) override {
+  Result<StepEffect> run(std::span<const MemberBinding> parameters, void*) override {
     // The scalars and the last sums of reductions run on this thread, outside the pool.
     const FloatEnvironment environment;
     report_.last_step = {};
+    clear_states(parameters);
     size_t at = 0;
     while (at < plan_.launches.size()) {
       const Launch& first = plan_.launches[at];
@@ -85,7 +73,8 @@ class CpuExecutor final : public Executor {
   int64_t member_partials(const PreparedGroup& group, int64_t elements) const {
     int64_t most = 0;
     for (const PreparedStep& step : group.steps)
-      for (const PreparedPhase& phase : step.phases) most = std::max(most, partial_count(phase.lowered, elements));
+      for (const PreparedPhase& phase : step.phases)
+        most = std::max(most, codegen::partial_count(phase.lowered, elements));
     return most;
   }
 
@@ -113,7 +102,7 @@ class CpuExecutor final : public Executor {
       hypers = std::max(hypers, group.hyper_index.size());
       fresh = std::max(fresh, group.fresh_index.size());
       for (const PreparedStep& step : group.steps)
-        if (step.product.gemm != nullptr) gemm_scratch = std::max(gemm_scratch, step.product.gemm->scratch_bytes());
+        if (step.gemm != nullptr) gemm_scratch = std::max(gemm_scratch, step.gemm->scratch_bytes());
     }
     members_.reserve(members);
     first_task_.resize(members + 1);
@@ -126,14 +115,28 @@ class CpuExecutor final : public Executor {
   }
 
   Outcome allocate_memory(int64_t partial_bytes, int64_t gemm_scratch) {
-    STEPFUSE_ASSIGN(workspace_, allocate(plan_.workspace_bytes));
-    STEPFUSE_ASSIGN(partials_, allocate(partial_bytes));
-    const int64_t stride = (gemm_scratch + static_cast<int64_t>(kAlignment) - 1) / static_cast<int64_t>(kAlignment) *
-                           static_cast<int64_t>(kAlignment);
-    STEPFUSE_ASSIGN(gemm_scratch_, allocate(stride * pool_.threads()));
+    const Allocator& allocator = context_.allocator();
+    STEPFUSE_ASSIGN(workspace_, AlignedMemory::create(allocator, plan_.workspace_bytes, "the workspace"));
+    STEPFUSE_ASSIGN(partials_, AlignedMemory::create(allocator, partial_bytes, "the sums of reductions"));
+    constexpr int64_t kAlignment = AlignedMemory::kAlignment;
+    const int64_t stride = (gemm_scratch + kAlignment - 1) / kAlignment * kAlignment;
+    STEPFUSE_ASSIGN(gemm_scratch_, AlignedMemory::create(allocator, stride * pool_.threads(), "scratch of products"));
     for (int t = 0; t < pool_.threads(); ++t) thread_scratch_.push_back(gemm_scratch_.get() + t * stride);
     report_.workspace_bytes = plan_.workspace_bytes + partial_bytes + stride * pool_.threads();
     return {};
+  }
+
+  /// Before the first step of a parameter, and on all threads: they touch the pages first.
+  void clear_states(std::span<const MemberBinding> parameters) {
+    const auto asks = [](const MemberBinding& binding) { return binding.active && binding.clear_states; };
+    if (std::none_of(parameters.begin(), parameters.end(), asks)) return;
+    std::vector<StridedTensor> pieces = states_to_clear(parameters_, parameters);
+    pool_.run(
+        static_cast<int64_t>(pieces.size()),
+        [](void* data, int64_t index, int) {
+          clear((*static_cast<const std::vector<StridedTensor>*>(data))[static_cast<size_t>(index)]);
+        },
+        &pieces);
   }
 
   void run_batch(const Launch& first, size_t steps, std::span<const MemberBinding> parameters) {
@@ -211,7 +214,7 @@ class CpuExecutor final : public Executor {
         static_cast<int64_t>(members_.size()),
         [](void* data, int64_t index, int) {
           const auto& m = *static_cast<const Moves*>(data);
-          run_move(m.plan, m.step, m.members[static_cast<size_t>(index)]);
+          run_move(m.plan, m.step.kind, m.step.move, m.members[static_cast<size_t>(index)]);
         },
         &moves);
   }
@@ -220,10 +223,11 @@ class CpuExecutor final : public Executor {
   const std::vector<compiler::PlannedParameter>& parameters_;
   CpuTarget target_;
   ThreadPool pool_;
+  const Context& context_;
   std::vector<PreparedGroup> groups_;
   compiler::BackendNotes notes_;
   ExecutorReport report_;
-  AlignedBytes workspace_, partials_, gemm_scratch_;
+  AlignedMemory workspace_, partials_, gemm_scratch_;
   std::vector<std::byte*> thread_scratch_;
   std::vector<int64_t> partial_stride_;             // by group, in doubles
   std::vector<std::vector<int64_t>> lane_offsets_;  // by group and member
@@ -238,11 +242,12 @@ class CpuExecutor final : public Executor {
 
 Result<std::unique_ptr<Executor>> make_cpu_executor(const compiler::StepPlan& plan,
                                                     const std::vector<compiler::PlannedParameter>& parameters,
-                                                    const std::string& target, int threads) {
+                                                    const std::string& target, int threads, const Context& context,
+                                                    const Progress& progress) {
   STEPFUSE_ASSIGN(CpuTarget cpu, cpu_target(target));
   STEPFUSE_TRY(check_runs_here(cpu));
-  auto executor = std::make_unique<CpuExecutor>(plan, parameters, std::move(cpu), threads);
-  STEPFUSE_TRY(executor->prepare());
+  auto executor = std::make_unique<CpuExecutor>(plan, parameters, std::move(cpu), threads, context);
+  STEPFUSE_TRY(executor->prepare(progress));
   return executor;
 }
 

@@ -4,19 +4,19 @@
 
 #include "runtime/cpu/gemm_providers.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
-#include <cstring>
 #include <memory>
 #include <new>
+#include <numeric>
 #include <utility>
 
 namespace stepfuse::runtime {
 
 namespace {
 
-/// One product of the self-test, small enough for a plain triple loop and odd enough to reach every edge.
+/// One product of the self-test, odd enough to reach every edge.
 struct Probe {
   int64_t m, n, k;
   bool trans_a, trans_b, symmetric;
@@ -30,48 +30,43 @@ constexpr std::array<Probe, 6> kProbes = {{{5, 7, 3, true, false, false},
                                            {260, 260, 196, true, false, true},
                                            {136, 136, 136, false, false, true}}};
 
-/// Small multiples of 1/8: exact in bf16, so that every type multiplies the same numbers.
+/// Multiples of 1/8 between -2 and 2: exact in bf16, so that every type multiplies the same numbers.
 class ProbeNumbers {
  public:
-  double next() {
+  float next() {
     state_ = state_ * 6364136223846793005u + 1442695040888963407u;
-    return static_cast<double>(static_cast<int64_t>(state_ >> 33) % 33 - 16) / 8.0;
+    return (static_cast<float>(state_ >> 59) - 16) / 8;
   }
 
  private:
   uint64_t state_ = 1;
 };
 
-/// Stores `values` as `dtype`, which holds each of them exactly.
-std::vector<std::byte> encode(const std::vector<double>& values, ir::DType dtype) {
-  std::vector<std::byte> bytes(values.size() * static_cast<size_t>(ir::dtype_bytes(dtype)));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto narrow = static_cast<float>(values[i]);
-    const auto bf16 = static_cast<uint16_t>(std::bit_cast<uint32_t>(narrow) >> 16);
-    if (dtype == ir::DType::F64) std::memcpy(&bytes[i * 8], &values[i], 8);
-    if (dtype == ir::DType::F32) std::memcpy(&bytes[i * 4], &narrow, 4);
-    if (dtype == ir::DType::BF16) std::memcpy(&bytes[i * 2], &bf16, 2);
+/// `values` as a library takes them: in f32 where they are, in another type in a buffer of their own.
+class Encoded {
+ public:
+  Encoded(const std::vector<float>& values, ir::DType dtype) : data_(values.data()) {
+    if (dtype == ir::DType::F64) encode<double>(values, [](float x) { return static_cast<double>(x); });
+    if (dtype == ir::DType::BF16)
+      encode<uint16_t>(values, [](float x) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16); });
   }
-  return bytes;
-}
+  const void* data() const { return data_; }
 
-std::vector<double> decode(const std::vector<std::byte>& bytes, ir::DType dtype) {
-  std::vector<double> values(bytes.size() / static_cast<size_t>(ir::dtype_bytes(dtype)));
-  for (size_t i = 0; i < values.size(); ++i) {
-    float narrow = 0;
-    if (dtype == ir::DType::F64) {
-      std::memcpy(&values[i], &bytes[i * 8], 8);
-    } else {
-      std::memcpy(&narrow, &bytes[i * 4], 4);
-      values[i] = narrow;
-    }
+ private:
+  template <class Element, class Convert>
+  void encode(const std::vector<float>& values, Convert convert) {
+    bytes_.resize(values.size() * sizeof(Element));
+    std::transform(values.begin(), values.end(), reinterpret_cast<Element*>(bytes_.data()), convert);
+    data_ = bytes_.data();
   }
-  return values;
-}
+
+  std::vector<std::byte> bytes_;
+  const void* data_;
+};
 
 /// A rows x columns matrix of probe numbers; a symmetric one when asked.
-std::vector<double> probe_matrix(ProbeNumbers& numbers, int64_t rows, int64_t columns, bool symmetric) {
-  std::vector<double> matrix(static_cast<size_t>(rows * columns));
+std::vector<float> probe_matrix(ProbeNumbers& numbers, int64_t rows, int64_t columns, bool symmetric) {
+  std::vector<float> matrix(static_cast<size_t>(rows * columns));
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) {
       const bool mirrored = symmetric && j < i;
@@ -82,7 +77,7 @@ std::vector<double> probe_matrix(ProbeNumbers& numbers, int64_t rows, int64_t co
   return matrix;
 }
 
-constexpr double kAlpha = 0.75, kBeta = -1.25;
+constexpr double kAlpha = 0.75, kBeta = -1.25;  // short, so that everything below stays exact
 
 GemmShape probe_shape(const Probe& probe, ir::DType ab) {
   GemmShape shape;
@@ -101,39 +96,66 @@ GemmShape probe_shape(const Probe& probe, ir::DType ab) {
   return shape;
 }
 
-/// The operands of a probe and its result, which is the same for every type.
+/// The operands of a probe, the same numbers for every type, and what D must give when it is multiplied by `weights`.
 struct ProbeCase {
   Probe probe;
-  std::vector<double> a, b, c, want;
+  std::vector<float> a, b, c;   // b is empty where it is a
+  std::vector<double> weights;  // n small whole numbers, none of them 0
+  std::vector<double> want;     // m: (alpha * op(A) * op(B) + beta * C) * weights
 };
 
-/// The plain triple loop, with the middle one over k so that it reads rows.
-std::vector<double> triple_loop(const GemmShape& s, const ProbeCase& probe) {
-  std::vector<double> d(probe.c.size());
-  std::vector<double> right(static_cast<size_t>(s.k * s.n));  // op(B)
-  for (int64_t p = 0; p < s.k; ++p)
-    for (int64_t j = 0; j < s.n; ++j)
-      right[static_cast<size_t>(p * s.n + j)] = probe.b[static_cast<size_t>(s.trans_b ? j * s.ldb + p : p * s.ldb + j)];
-  for (int64_t i = 0; i < s.m; ++i) {
-    double* row = &d[static_cast<size_t>(i * s.n)];
-    for (int64_t p = 0; p < s.k; ++p) {
-      const double x = probe.a[static_cast<size_t>(s.trans_a ? p * s.lda + i : i * s.lda + p)];
-      for (int64_t j = 0; j < s.n; ++j) row[j] += x * right[static_cast<size_t>(p * s.n + j)];
-    }
-    for (int64_t j = 0; j < s.n; ++j) row[j] = kAlpha * row[j] + kBeta * probe.c[static_cast<size_t>(i * s.n + j)];
-  }
-  return d;
+/// The sum of row[j] * x[j], in lanes that a compiler can keep in one register.
+template <class Element>
+double weighted_sum(const Element* row, const std::vector<double>& x) {
+  std::array<double, 8> lanes{};
+  size_t j = 0;
+  for (; j + lanes.size() <= x.size(); j += lanes.size())
+    for (size_t lane = 0; lane < lanes.size(); ++lane) lanes[lane] += static_cast<double>(row[j + lane]) * x[j + lane];
+  double sum = std::accumulate(lanes.begin(), lanes.end(), 0.0);
+  for (; j < x.size(); ++j) sum += static_cast<double>(row[j]) * x[j];
+  return sum;
+}
+
+/// matrix * x of a rows x x.size() matrix.
+template <class Element>
+std::vector<double> times(const Element* matrix, int64_t rows, const std::vector<double>& x) {
+  std::vector<double> y(static_cast<size_t>(rows));
+  for (size_t i = 0; i < y.size(); ++i) y[i] = weighted_sum(matrix + i * x.size(), x);
+  return y;
+}
+
+/// matrix^T * x of a x.size() x columns matrix.
+std::vector<double> transposed_times(const float* matrix, int64_t columns, const std::vector<double>& x) {
+  std::vector<double> y(static_cast<size_t>(columns));
+  for (size_t i = 0; i < x.size(); ++i)
+    for (size_t j = 0; j < y.size(); ++j) y[j] += static_cast<double>(matrix[i * y.size() + j]) * x[i];
+  return y;
+}
+
+/// op(matrix) * x, where op(matrix) has that many rows.
+std::vector<double> op_times(const std::vector<float>& matrix, int64_t rows, bool transposed,
+                             const std::vector<double>& x) {
+  return transposed ? transposed_times(matrix.data(), rows, x) : times(matrix.data(), rows, x);
+}
+
+std::vector<double> make_weights(int64_t count) {
+  std::vector<double> weights(static_cast<size_t>(count));
+  for (size_t j = 0; j < weights.size(); ++j) weights[j] = static_cast<double>(j * j % 13 + 1) * (j % 3 == 1 ? -1 : 1);
+  return weights;
 }
 
 ProbeCase make_case(const Probe& probe) {
   const GemmShape shape = probe_shape(probe, ir::DType::F64);
   ProbeNumbers numbers;
   const bool square = probe.symmetric && probe.trans_a == probe.trans_b;  // A * A is symmetric only if A is
-  ProbeCase made{probe, {}, {}, {}, {}};
+  ProbeCase made{probe, {}, {}, {}, make_weights(probe.n), {}};
   made.a = probe_matrix(numbers, shape.trans_a ? shape.k : shape.m, shape.lda, square);
-  made.b = probe.symmetric ? made.a : probe_matrix(numbers, shape.trans_b ? shape.n : shape.k, shape.ldb, false);
+  if (!shape.a_is_b) made.b = probe_matrix(numbers, shape.trans_b ? shape.n : shape.k, shape.ldb, false);
   made.c = probe_matrix(numbers, shape.m, shape.n, probe.symmetric);
-  made.want = triple_loop(shape, made);
+  const auto inner = op_times(shape.a_is_b ? made.a : made.b, shape.k, shape.trans_b, made.weights);
+  const auto product = op_times(made.a, shape.m, shape.trans_a, inner);
+  const auto added = op_times(made.c, shape.m, false, made.weights);
+  for (size_t i = 0; i < product.size(); ++i) made.want.push_back(kAlpha * product[i] + kBeta * added[i]);
   return made;
 }
 
@@ -143,15 +165,18 @@ std::vector<ProbeCase> make_cases() {
   return cases;
 }
 
-/// The products are sums of at most 260 multiples of 1/64 below 4: exact in f32 whatever the order, so a right result
-/// differs from the loop's by nothing but the roundings of alpha and beta.
-Outcome compare(const GemmShape& shape, const std::vector<double>& got, const std::vector<double>& want) {
-  for (size_t i = 0; i < want.size(); ++i) {
-    const double error = std::abs(got[i] - want[i]);
-    if (error <= 1e-5 * (1 + std::abs(want[i]))) continue;
-    return fail(StatusCode::Failed, "self-test {} {}x{}x{}{}: element ({}, {}) is {} instead of {}",
-                ir::dtype_name(shape.ab), shape.m, shape.n, shape.k, shape.symmetric ? " symmetric" : "",
-                i / static_cast<size_t>(shape.n), i % static_cast<size_t>(shape.n), got[i], want[i]);
+/// Every number here is exact, whatever the order of its sums: elements are multiples of 1/256 below 2^16, so f32 holds
+/// them, and their weighted sums are multiples of 1/256 below 2^31, so f64 holds those. A row with one wrong element
+/// therefore differs, however small the error; the test costs n^2 where a loop over the product would cost n^3.
+Outcome compare(const GemmShape& shape, const ProbeCase& test, const std::byte* d) {
+  const std::vector<double> got = shape.d == ir::DType::F64
+                                      ? times(reinterpret_cast<const double*>(d), shape.m, test.weights)
+                                      : times(reinterpret_cast<const float*>(d), shape.m, test.weights);
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (got[i] == test.want[i]) continue;
+    return fail(StatusCode::Failed, "self-test {} {}x{}x{}{}: row {} is wrong, its weighted sum is {} instead of {}",
+                ir::dtype_name(shape.ab), shape.m, shape.n, shape.k, shape.symmetric ? " symmetric" : "", i, got[i],
+                test.want[i]);
   }
   return {};
 }
@@ -161,14 +186,14 @@ Outcome run_case(const GemmProvider& provider, const ProbeCase& test, ir::DType 
   STEPFUSE_ASSIGN(const std::unique_ptr<Gemm> gemm, provider.prepare(shape));
   if (gemm == nullptr)
     return fail(StatusCode::Failed, "no {} product of {}x{}x{}", ir::dtype_name(ab), shape.m, shape.n, shape.k);
-  const auto a = encode(test.a, ab), b = encode(test.b, ab), c = encode(test.c, shape.c);
-  std::vector<std::byte> d(c.size());
+  const Encoded a(test.a, ab), b(test.b, ab), c(test.c, shape.c);
+  std::vector<std::byte> d(test.c.size() * static_cast<size_t>(ir::dtype_bytes(shape.d)));
   const std::unique_ptr<std::byte[], void (*)(std::byte*)> scratch(
       new (std::align_val_t{64}) std::byte[gemm->scratch_bytes() + 1],
       [](std::byte* p) { ::operator delete[](p, std::align_val_t{64}); });
   const GemmArgs args{a.data(), shape.a_is_b ? a.data() : b.data(), c.data(), d.data(), kAlpha, kBeta};
   for (int piece = 0; piece < gemm->pieces(); ++piece) gemm->run(args, piece, scratch.get());
-  return compare(shape, decode(d, shape.d), test.want);
+  return compare(shape, test, d.data());
 }
 
 Outcome run_cases(const GemmProvider& provider, const std::vector<ProbeCase>& cases, ir::DType ab) {
@@ -176,39 +201,49 @@ Outcome run_cases(const GemmProvider& provider, const std::vector<ProbeCase>& ca
   return {};
 }
 
-/// A provider with the types it must multiply rightly, or the reason why there is none.
+const std::vector<ProbeCase>& all_cases() {
+  static const std::vector<ProbeCase> cases = make_cases();
+  return cases;
+}
+
+/// A provider with the types it multiplied rightly, or the reason why there is none.
 struct Tested {
   std::unique_ptr<GemmProvider> provider;
   ProviderReport report;
 };
 
 Tested probe_provider(std::string_view name, Result<std::unique_ptr<GemmProvider>> made,
-                      const std::vector<ProbeCase>& cases, std::initializer_list<ir::DType> dtypes) {
+                      std::initializer_list<ir::DType> dtypes) {
   if (!made) return {nullptr, {name, false, made.error().message}};
   for (const ir::DType dtype : dtypes) {
-    if (const Outcome tested = run_cases(**made, cases, dtype); !tested)
+    if (const Outcome tested = run_cases(**made, all_cases(), dtype); !tested)
       return {nullptr, {name, false, tested.error().message}};
   }
   return {std::move(*made), {name, true, {}}};
 }
 
-struct Providers {
-  Tested fma_chain, openblas, onednn;
-  std::vector<ProviderReport> reports;
-};
+CpuTarget host() { return host_cpu_target(read_cpuid()); }
 
-const Providers& providers() {
-  static const Providers all = [] {
-    const CpuTarget host = host_cpu_target(read_cpuid());
-    const std::vector<ProbeCase> cases = make_cases();
-    Providers p;
-    p.fma_chain = probe_provider("fma-chain", make_fma_chain_provider(host), cases, {ir::DType::F32, ir::DType::F64});
-    p.openblas = probe_provider("openblas", make_openblas_provider(), cases, {ir::DType::F32, ir::DType::F64});
-    p.onednn = probe_provider("onednn", make_onednn_provider(host), cases, {ir::DType::BF16});
-    p.reports = {p.fma_chain.report, p.openblas.report, p.onednn.report};
-    return p;
-  }();
-  return all;
+// Each is tested when it is first asked for: a warm start should not wait for products that its plan has not.
+const Tested& tested_chain() {
+  static const Tested tested =
+      probe_provider("fma-chain", make_fma_chain_provider(host()), {ir::DType::F32, ir::DType::F64});
+  return tested;
+}
+
+const Tested& tested_openblas_f32() {
+  static const Tested tested = probe_provider("openblas", make_openblas_provider(), {ir::DType::F32});
+  return tested;
+}
+
+const Tested& tested_openblas_f64() {
+  static const Tested tested = probe_provider("openblas", make_openblas_provider(), {ir::DType::F64});
+  return tested;
+}
+
+const Tested& tested_onednn() {
+  static const Tested tested = probe_provider("onednn", make_onednn_provider(host()), {ir::DType::BF16});
+  return tested;
 }
 
 }  // namespace
@@ -230,15 +265,18 @@ const GemmProviders& GemmProviders::get() {
   return instance;
 }
 
-const GemmProvider* GemmProviders::fma_chain() const { return providers().fma_chain.provider.get(); }
+const GemmProvider* GemmProviders::fma_chain() const { return tested_chain().provider.get(); }
 
-const GemmProvider* GemmProviders::f32() const {
-  const auto& openblas = providers().openblas.provider;
-  return openblas != nullptr ? openblas.get() : fma_chain();
+const GemmProvider* GemmProviders::library(ir::DType dtype) const {
+  if (dtype == ir::DType::BF16) return tested_onednn().provider.get();
+  if (dtype != ir::DType::F32 && dtype != ir::DType::F64) return nullptr;
+  const Tested& openblas = dtype == ir::DType::F32 ? tested_openblas_f32() : tested_openblas_f64();
+  return openblas.provider != nullptr ? openblas.provider.get() : fma_chain();
 }
 
-const GemmProvider* GemmProviders::bf16() const { return providers().onednn.provider.get(); }
-
-const std::vector<ProviderReport>& GemmProviders::reports() const { return providers().reports; }
+std::vector<ProviderReport> GemmProviders::reports() const {
+  const ProviderReport& f32 = tested_openblas_f32().report;
+  return {tested_chain().report, f32.usable ? tested_openblas_f64().report : f32, tested_onednn().report};
+}
 
 }  // namespace stepfuse::runtime

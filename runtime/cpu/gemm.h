@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "codegen/gemm_shape.h"
 #include "ir/support/status.h"
-#include "ir/type.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -13,21 +13,7 @@
 
 namespace stepfuse::runtime {
 
-/// D = alpha * op(A) * op(B) + beta * C on row-major matrices, one result per batch entry.
-/// Everything here is known when the plan is made; pointers and scalars come with each call.
-struct GemmShape {
-  int64_t m = 0, n = 0, k = 0;                 // op(A) is m x k, op(B) is k x n
-  bool trans_a = false, trans_b = false;       // op(X) = X^T
-  int64_t lda = 0, ldb = 0, ldc = 0, ldd = 0;  // row strides in elements; the column stride is 1
-  ir::DType ab = ir::DType::F32;               // element type of A and B
-  ir::DType c = ir::DType::F32;                // element type of C (ignored without C)
-  ir::DType d = ir::DType::F32;                // element type of D
-  bool has_c = false;
-  bool has_alpha = false;  // without it alpha is 1
-  bool symmetric = false;  // D equals its transpose: one triangle may be computed and mirrored
-  bool a_is_b = false;     // A and B are one buffer
-  bool c_is_d = false;     // C and D are one buffer (in place)
-};
+using codegen::GemmShape;
 
 struct GemmArgs {
   const void* a;
@@ -67,16 +53,17 @@ struct ProviderReport {
   std::string why;  // when not usable: the missing feature, library or the self-test's finding
 };
 
-/// The providers of this machine. Each is probed once per process: features, library, and a small product with a
-/// transposed operand, alpha, beta and odd extents whose result is compared with a plain triple loop; a provider whose
-/// result is wrong is refused with the reason.
+/// The providers of this machine. Each is probed once per process, when a type of its is first asked for: features,
+/// library, and small products with transposed operands, alpha, beta and odd extents whose results are known exactly; a
+/// provider whose result is wrong is refused with the reason.
 class GemmProviders {
  public:
   static const GemmProviders& get();
   const GemmProvider* fma_chain() const;  // strict; null without FMA hardware
-  const GemmProvider* f32() const;        // OpenBLAS, else the fma-chain kernel
-  const GemmProvider* bf16() const;       // oneDNN with AMX or AVX512-BF16; null elsewhere
-  const std::vector<ProviderReport>& reports() const;
+  /// For A and B of this type. F32, F64: OpenBLAS, else the fma-chain kernel. BF16: oneDNN with AMX or AVX512-BF16,
+  /// null elsewhere. Null for other types.
+  const GemmProvider* library(ir::DType dtype) const;
+  std::vector<ProviderReport> reports() const;  // tests every provider
 };
 
 }  // namespace stepfuse::runtime

@@ -4,8 +4,8 @@
 
 #include "ir/support/version.h"
 
-#include <cstdlib>
 #include <filesystem>
+#include <mutex>
 
 #include <dlfcn.h>
 #include <link.h>
@@ -32,19 +32,22 @@ fs::path own_file() {
 }
 
 /// Installed: <prefix>/lib/stepfuse beside bin and lib. Built: the same tree in the build folder.
-std::vector<fs::path> candidates() {
-  if (const char* folder = std::getenv("STEPFUSE_PLUGIN_DIR"); folder != nullptr && *folder != '\0') {
-    return {fs::path(folder) / kPluginFile};
-  }
+std::vector<fs::path> candidates(std::string_view plugin_dir) {
+  if (!plugin_dir.empty()) return {fs::path(plugin_dir) / kPluginFile};
   const fs::path folder = own_file().parent_path();
-  return {folder.parent_path() / "lib" / "stepfuse" / kPluginFile, folder / "stepfuse" / kPluginFile};
+  std::vector<fs::path> paths{folder.parent_path() / "lib" / "stepfuse" / kPluginFile,
+                              folder / "stepfuse" / kPluginFile};
+  // The library folder that this build installs into, where it has another name: "lib64", "lib/x86_64-linux-gnu".
+  if (const fs::path libraries = STEPFUSE_INSTALL_LIBDIR; libraries != "lib")
+    paths.push_back(folder.parent_path() / libraries / "stepfuse" / kPluginFile);
+  return paths;
 }
 
 tl::unexpected<Status> not_found(const std::vector<fs::path>& tried) {
   std::string list;
   for (const fs::path& path : tried) list += (list.empty() ? "" : ", ") + path.string();
   return with_hint(fail(StatusCode::Environment, "the CPU compiler plugin was not found (looked for {})", list),
-                   fmt::format("set STEPFUSE_PLUGIN_DIR to the folder that holds {}", kPluginFile));
+                   fmt::format("set plugin_dir (STEPFUSE_PLUGIN_DIR) to the folder that holds {}", kPluginFile));
 }
 
 Result<const CpuCompiler*> open_plugin(const fs::path& path) {
@@ -61,25 +64,30 @@ Result<const CpuCompiler*> open_plugin(const fs::path& path) {
     return with_hint(
         fail(StatusCode::Environment, "the CPU compiler plugin {} is of another build than this library ({})",
              path.string(), kGitDescribe),
-        "install both from one build, or set STEPFUSE_PLUGIN_DIR to the matching folder");
+        "install both from one build, or set plugin_dir (STEPFUSE_PLUGIN_DIR) to the matching folder");
   }
   return compiler;
-}
-
-Result<const CpuCompiler*> find_plugin() {
-  const std::vector<fs::path> paths = candidates();
-  for (const fs::path& path : paths) {
-    std::error_code error;
-    if (fs::exists(path, error)) return open_plugin(path);
-  }
-  return not_found(paths);
 }
 
 }  // namespace
 
-Result<const CpuCompiler*> cpu_compiler() {
-  static const Result<const CpuCompiler*> compiler = find_plugin();
-  return compiler;
+Result<fs::path> cpu_plugin_file(std::string_view plugin_dir) {
+  const std::vector<fs::path> paths = candidates(plugin_dir);
+  for (const fs::path& path : paths) {
+    std::error_code error;
+    if (fs::exists(path, error)) return path;
+  }
+  return not_found(paths);
+}
+
+Result<const CpuCompiler*> cpu_compiler(std::string_view plugin_dir) {
+  // Only success is final: whoever was told to set plugin_dir may try again.
+  static std::mutex mutex;
+  static const CpuCompiler* opened = nullptr;
+  const std::lock_guard lock(mutex);
+  if (opened != nullptr) return opened;
+  STEPFUSE_ASSIGN(opened, cpu_plugin_file(plugin_dir).and_then(open_plugin));
+  return opened;
 }
 
 }  // namespace stepfuse::runtime

@@ -3,20 +3,22 @@
 #include "codegen/cpu/emit_llvm.h"
 #include "ir/support/version.h"
 #include "runtime/cpu/jit.h"
+#include "runtime/cpu/plugin_override.h"
 
 #include <cstring>
+#include <mutex>
+#include <stdexcept>
 
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/Analysis/LoopAnalysisManager.h>
 #include <llvm/Config/llvm-config.h>
-#include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
-#include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
@@ -53,10 +55,7 @@ class Compilation {
 
   Result<CompiledKernel> run() {
     STEPFUSE_TRY(make_machine());
-    STEPFUSE_ASSIGN(module_, codegen::emit_llvm(context_, *request_.spec, llvm_target(request_.target)));
-    module_->setDataLayout(machine_->createDataLayout());
-    STEPFUSE_TRY(verify());
-    STEPFUSE_TRY(optimise());
+    STEPFUSE_TRY(overridden() ? read_replacement() : make_module());
     CompiledKernel kernel;
     if (request_.want_llvm_ir) kernel.llvm_ir = with_header(*request_.spec, ";", module_text());
     if (request_.want_assembly) {
@@ -78,8 +77,25 @@ class Compilation {
     stream << '\n';
   }
 
+  bool overridden() const { return !request_.replacement.text.empty(); }
+
   tl::unexpected<Status> broken(const std::string& what) const {
+    if (overridden()) return fail(StatusCode::InvalidData, "{}: LLVM refuses it: {}", request_.replacement.file, what);
     return fail(StatusCode::Internal, "LLVM refused kernel {}: {}", request_.spec->name, what);
+  }
+
+  Outcome make_module() {
+    STEPFUSE_ASSIGN(module_, codegen::emit_llvm(context_, *request_.spec, llvm_target(request_.target)));
+    module_->setDataLayout(machine_->createDataLayout());
+    STEPFUSE_TRY(verify());
+    return optimise();
+  }
+
+  Outcome read_replacement() {
+    STEPFUSE_ASSIGN(module_,
+                    read_override(context_, request_.replacement, *request_.spec, llvm_target(request_.target)));
+    module_->setDataLayout(machine_->createDataLayout());
+    return {};
   }
 
   Outcome make_machine() {
@@ -151,27 +167,25 @@ class Compilation {
   std::unique_ptr<llvm::Module> module_;
 };
 
-class JitKernel final : public LoadedKernel {
+/// LLVM's backend ends the process when it meets IR that is legal but that it has no instructions for, such as an
+/// intrinsic of another CPU. Generated kernels hold no such thing; what a person wrote may, and must not take the
+/// program along. The handler is the process's only one, so it stands for one compilation at a time.
+class FatalErrorsThrow {
  public:
-  JitKernel(std::unique_ptr<llvm::orc::LLJIT> jit, codegen::KernelFn entry) : jit_(std::move(jit)), entry_(entry) {}
-  codegen::KernelFn function() const override { return entry_; }
+  FatalErrorsThrow() : lock_(mutex()) { llvm::install_fatal_error_handler(&FatalErrorsThrow::raise); }
+  ~FatalErrorsThrow() { llvm::remove_fatal_error_handler(); }
+  FatalErrorsThrow(const FatalErrorsThrow&) = delete;
+  FatalErrorsThrow& operator=(const FatalErrorsThrow&) = delete;
 
  private:
-  std::unique_ptr<llvm::orc::LLJIT> jit_;
-  codegen::KernelFn entry_;
+  static std::mutex& mutex() {
+    static std::mutex mutex;
+    return mutex;
+  }
+  static void raise(void*, const char* reason, bool) { throw std::runtime_error(reason); }
+
+  std::lock_guard<std::mutex> lock_;
 };
-
-/// A linker without a single symbol to offer: an object that is not complete in itself fails here.
-llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> make_linker() {
-  llvm::orc::LLJITBuilder builder;
-  builder.setLinkProcessSymbolsByDefault(false);
-  builder.setPlatformSetUp(llvm::orc::setUpInactivePlatform);
-  return builder.create();
-}
-
-tl::unexpected<Status> cannot_load(const std::string& symbol, llvm::Error error) {
-  return fail(StatusCode::Internal, "cannot load kernel {}: {}", symbol, text_of(std::move(error)));
-}
 
 class LlvmCompiler final : public CpuCompiler {
  public:
@@ -184,11 +198,12 @@ class LlvmCompiler final : public CpuCompiler {
   }
 
   Result<CompiledKernel> compile(const CompileRequest& request) const override {
-    return guarded([&] { return Compilation(request).run(); });
-  }
-
-  Result<std::unique_ptr<LoadedKernel>> load(const CompiledKernel& kernel, const std::string& symbol) const override {
-    return guarded([&] { return load_object(kernel, symbol); });
+    if (request.replacement.text.empty()) return guarded([&] { return Compilation(request).run(); });
+    const FatalErrorsThrow fatal_errors_throw;
+    auto kernel = guarded([&] { return Compilation(request).run(); });
+    if (!kernel && kernel.error().code == StatusCode::Internal)
+      return fail(StatusCode::InvalidData, "{}: {}", request.replacement.file, kernel.error().message);
+    return kernel;
   }
 
   std::string version() const override { return "LLVM " LLVM_VERSION_STRING; }
@@ -203,18 +218,6 @@ class LlvmCompiler final : public CpuCompiler {
       return fail(StatusCode::Internal, "the CPU compiler failed: {}", error.what());
     }
   }
-
-  static Result<std::unique_ptr<LoadedKernel>> load_object(const CompiledKernel& kernel, const std::string& symbol) {
-    auto jit = make_linker();
-    if (!jit) return cannot_load(symbol, jit.takeError());
-    const llvm::StringRef bytes(reinterpret_cast<const char*>(kernel.object.data()), kernel.object.size());
-    if (auto error = (*jit)->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(bytes, symbol))) {
-      return cannot_load(symbol, std::move(error));
-    }
-    auto address = (*jit)->lookup(symbol);
-    if (!address) return cannot_load(symbol, address.takeError());
-    return std::make_unique<JitKernel>(std::move(*jit), address->toPtr<codegen::KernelFn>());
-  }
 };
 
 }  // namespace
@@ -222,7 +225,7 @@ class LlvmCompiler final : public CpuCompiler {
 }  // namespace stepfuse::runtime
 
 /// The plugin's one symbol. A plugin and a library of different builds do not agree on the interface: no compiler then.
-extern "C" __attribute__((visibility("default"))) const stepfuse::runtime::CpuCompiler* stepfuse_cpu_plugin_v1(
+extern "C" __attribute__((visibility("default"))) const stepfuse::runtime::CpuCompiler* stepfuse_cpu_plugin_v2(
     const char* build_id) {
   if (build_id == nullptr || std::strcmp(build_id, stepfuse::kGitDescribe) != 0) return nullptr;
   static const stepfuse::runtime::LlvmCompiler compiler;

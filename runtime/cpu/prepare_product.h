@@ -2,19 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "runtime/cpu/prepared.h"
+#include "compiler/explain.h"
+#include "compiler/plan.h"
+#include "runtime/cpu/gemm.h"
+
+#include <memory>
+#include <string>
 
 namespace stepfuse::runtime {
 
-struct ProductRequest {
-  const compiler::GroupPlan& group;
-  ir::ValueId node;
-  const compiler::StepPlan& plan;  // mode and target
-  compiler::BackendNotes& notes;
-};
-
 /// Chooses who multiplies: in strict our fma chain, else the library for the element type, else the fma chain again.
-/// The choice and its reason go into the notes. Factors are filled in by the caller.
-Result<PreparedProduct> prepare_product(const ProductRequest& request);
+/// The choice and its reason go into the notes under `label`, the name of the result.
+Result<std::unique_ptr<Gemm>> choose_gemm(const GemmShape& shape, const std::string& label,
+                                          const compiler::StepPlan& plan, compiler::BackendNotes& notes);
 
 }  // namespace stepfuse::runtime

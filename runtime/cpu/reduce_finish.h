@@ -4,6 +4,7 @@
 
 #include "ir/op.h"
 #include "ir/type.h"
+#include "runtime/element.h"
 
 #include <cstdint>
 
@@ -12,9 +13,5 @@ namespace stepfuse::runtime {
 /// Adds the partials of one result pairwise by index (0+1, 2+3, ..., an odd last one moves up), in f32 or f64 as `math`
 /// says, takes the square root for Norm, and for Amax and Any keeps the largest. Overwrites the partials.
 double finish_reduction(ir::Op op, ir::DType math, double* partials, int64_t count);
-
-/// Stores a number, rounded to nearest even, as element `index` of a dense tensor.
-void store_element(void* data, ir::DType dtype, int64_t index, double value);
-double load_element(const void* data, ir::DType dtype, int64_t index);
 
 }  // namespace stepfuse::runtime

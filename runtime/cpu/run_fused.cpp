@@ -35,24 +35,24 @@ void run_task(const GroupPlan& group, const PreparedPhase& phase, const MemberMe
   for (size_t k = 0; k < accesses.size(); ++k)
     args[k] = access_address(group, member, accesses[k], phase.lowered.spec.args[k].dtype);
   std::array<double*, codegen::kMaxKernelReductions> partials;
-  const ReductionLayout layout = reduction_layout(phase.lowered, member.elements);
-  for (size_t r = 0; r < phase.results.size(); ++r)
+  const codegen::ReductionLayout layout = codegen::reduction_layout(phase.lowered, member.elements);
+  for (size_t r = 0; r < phase.lowered.reductions.size(); ++r)
     partials[r] = member.partials + static_cast<int64_t>(r) * layout.results * layout.chunks;
-  const auto dims = phase_dims(phase.lowered, member.elements);
+  const auto dims = codegen::phase_dims(phase.lowered, member.elements);
   const KernelCall call{args.data(),
                         phase.strides.empty() ? nullptr : phase.strides.data(),
                         {dims[0], dims[1], dims[2]},
-                        member.scalars + phase.first_scalar,
+                        member.scalars + phase.lowered.first_scalar,
                         partials.data()};
   phase.function(&call, task.unit, task.begin, task.end);
 }
 
 void finish_phase(const GroupPlan& group, const PreparedPhase& phase, const MemberMemory& member) {
-  const ReductionLayout layout = reduction_layout(phase.lowered, member.elements);
-  for (size_t r = 0; r < phase.results.size(); ++r) {
+  const codegen::ReductionLayout layout = codegen::reduction_layout(phase.lowered, member.elements);
+  for (size_t r = 0; r < phase.lowered.reductions.size(); ++r) {
     const codegen::ReductionResult& reduction = phase.lowered.reductions[r];
     double* partials = member.partials + static_cast<int64_t>(r) * layout.results * layout.chunks;
-    std::byte* result = access_address(group, member, phase.results[r], reduction.dtype);
+    std::byte* result = access_address(group, member, reduction.to, reduction.dtype);
     for (int64_t i = 0; i < layout.results; ++i)
       store_element(result, reduction.dtype, i,
                     finish_reduction(reduction.op, reduction.math, partials + i * layout.chunks, layout.chunks));
@@ -97,7 +97,7 @@ int64_t count_tasks(FusedRun& run) {
 }  // namespace
 
 PhaseTasks phase_tasks(const PreparedPhase& phase, int64_t elements) {
-  const auto [d0, d1, d2] = phase_dims(phase.lowered, elements);
+  const auto [d0, d1, d2] = codegen::phase_dims(phase.lowered, elements);
   PhaseTasks tasks{0, d0, d1 * d2, kLinearGrain};
   if (phase.lowered.spec.scheme == Scheme::Rows)
     tasks = {0, 1, d0 * d1, std::max<int64_t>(1, kRowGrainElements / std::max<int64_t>(1, d2))};
@@ -124,7 +124,7 @@ void run_fused(const GroupPlan& group, const PreparedStep& step, std::span<const
     pool.run(
         total, [](void* data, int64_t index, int) { run_shared_task(*static_cast<const FusedRun*>(data), index); },
         &run);
-    if (!step.phases[run.phase].results.empty())
+    if (!step.phases[run.phase].lowered.reductions.empty())
       for (const MemberMemory& member : members) finish_phase(group, step.phases[run.phase], member);
   }
 }

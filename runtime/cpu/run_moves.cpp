@@ -9,6 +9,7 @@
 
 namespace stepfuse::runtime {
 
+using codegen::LoweredMove;
 using compiler::Access;
 using compiler::GroupPlan;
 using ir::DType;
@@ -45,13 +46,13 @@ void copy_window(const CopyJob& job) {
       copy_row(job, i * job.from_strides[0] + j * job.from_strides[1], i * job.to_strides[0] + j * job.to_strides[1]);
 }
 
-CopyJob job_of(const GroupPlan& group, const PreparedStep& step, const MemberMemory& member, const Access& source) {
-  CopyJob job{access_address(group, member, source, step.source_dtype),
+CopyJob job_of(const GroupPlan& group, const LoweredMove& move, const MemberMemory& member, const Access& source) {
+  CopyJob job{access_address(group, member, source, move.source_dtype),
               source.strides,
-              step.source_dtype,
-              access_address(group, member, step.target, step.target_dtype),
-              step.target.strides,
-              step.target_dtype,
+              move.source_dtype,
+              access_address(group, member, move.target, move.target_dtype),
+              move.target.strides,
+              move.target_dtype,
               source.dims};
   if (source.symbolic) {
     job.dims = {1, 1, member.elements};
@@ -60,13 +61,13 @@ CopyJob job_of(const GroupPlan& group, const PreparedStep& step, const MemberMem
   return job;
 }
 
-void run_concat(const GroupPlan& group, const PreparedStep& step, const MemberMemory& member) {
+void run_concat(const GroupPlan& group, const LoweredMove& move, const MemberMemory& member) {
   int64_t at = 0;
-  for (const Access& source : step.sources) {
-    CopyJob job = job_of(group, step, member, source);
-    job.to += at * step.target.strides[step.concat_dim] * ir::dtype_bytes(step.target_dtype);
+  for (const Access& source : move.sources) {
+    CopyJob job = job_of(group, move, member, source);
+    job.to += at * move.target.strides[move.concat_dim] * ir::dtype_bytes(move.target_dtype);
     copy_window(job);
-    at += source.dims[step.concat_dim];
+    at += source.dims[move.concat_dim];
   }
 }
 
@@ -75,17 +76,17 @@ double add_in_math_type(DType a_dtype, DType d_dtype, double a, double s) {
   return static_cast<double>(static_cast<float>(a) + static_cast<float>(s));
 }
 
-void run_adddiag(const GroupPlan& group, const PreparedStep& step, const MemberMemory& member) {
-  const CopyJob job = job_of(group, step, member, step.sources[0]);
+void run_adddiag(const GroupPlan& group, const LoweredMove& move, const MemberMemory& member) {
+  const CopyJob job = job_of(group, move, member, move.sources[0]);
   if (job.from != job.to) copy_window(job);
-  const double s = factor_value(group, member, step.diagonal);
+  const double s = factor_value(group, member, move.diagonal);
   for (int64_t i = 0; i < job.dims[0]; ++i) {
     for (int64_t j = 0; j < job.dims[1]; ++j) {
       const int64_t from = i * job.from_strides[0] + j * (job.from_strides[1] + job.from_strides[2]);
       const int64_t to = i * job.to_strides[0] + j * (job.to_strides[1] + job.to_strides[2]);
       const double sum =
-          add_in_math_type(step.source_dtype, step.target_dtype, load_element(job.from, step.source_dtype, from), s);
-      store_element(job.to, step.target_dtype, to, sum);
+          add_in_math_type(move.source_dtype, move.target_dtype, load_element(job.from, move.source_dtype, from), s);
+      store_element(job.to, move.target_dtype, to, sum);
     }
   }
 }
@@ -104,16 +105,16 @@ double factor_value(const GroupPlan& group, const MemberMemory& member, const Fa
   return factor.value;
 }
 
-void run_move(const GroupPlan& group, const PreparedStep& step, const MemberMemory& member) {
-  switch (step.kind) {
+void run_move(const GroupPlan& group, compiler::StepKind kind, const LoweredMove& move, const MemberMemory& member) {
+  switch (kind) {
     case compiler::StepKind::AddDiag:
-      run_adddiag(group, step, member);
+      run_adddiag(group, move, member);
       return;
     case compiler::StepKind::Concat:
-      run_concat(group, step, member);
+      run_concat(group, move, member);
       return;
     case compiler::StepKind::Copy:
-      copy_window(job_of(group, step, member, step.sources[0]));
+      copy_window(job_of(group, move, member, move.sources[0]));
       return;
     case compiler::StepKind::Fused:
     case compiler::StepKind::Product:

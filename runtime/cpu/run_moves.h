@@ -11,6 +11,7 @@ namespace stepfuse::runtime {
 double factor_value(const compiler::GroupPlan& group, const MemberMemory& member, const Factor& factor);
 
 /// Runs an AddDiag, Concat or Copy step for one member.
-void run_move(const compiler::GroupPlan& group, const PreparedStep& step, const MemberMemory& member);
+void run_move(const compiler::GroupPlan& group, compiler::StepKind kind, const codegen::LoweredMove& move,
+              const MemberMemory& member);
 
 }  // namespace stepfuse::runtime

@@ -3,8 +3,9 @@
 """include_rule.py [ROOT]: who may include what. Prints each violation as FILE:LINE: message, exits 1 if there is one.
 
 Arrows point one way: ir <- compiler <- codegen <- runtime <- tools. LLVM headers stay under */cpu/, CUDA headers under
-*/cuda/, and the two never meet. Public headers stand alone; examples see nothing of ours but the public headers. And no
-file of the compiler knows a recipe by its name.
+*/cuda/, and the two never meet. The runtime and the command reach a backend through runtime/cpu_backend.h and
+runtime/cuda_backend.h, because a build may lack it; so do all tests but those of CUDA. Public headers stand alone; examples see nothing of ours but the public headers. And no file of the compiler
+knows a recipe by its name.
 """
 import re
 import sys
@@ -15,6 +16,9 @@ from common import CPP_SUFFIXES, run_rule, source_files
 LAYERS = ["ir", "compiler", "codegen", "runtime", "tools"]
 ANY_LAYER = {"tests", "bench"}
 PUBLIC = "stepfuse"  # include/stepfuse, included as stepfuse/...
+
+# What a build without the CPU backend holds all the same: it needs no library (see runtime/CMakeLists.txt).
+CPU_ALWAYS = {f"runtime/cpu/{name}.h" for name in ("compiler_identity", "cpu_features", "cpu_kernels", "jit", "object_loader")}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 LLVM_HEADER = re.compile(r"^(llvm|llvm-c|clang)/")
@@ -45,10 +49,12 @@ def include_problems(path: Path, quoted: bool, header: str) -> list[str]:
     problems = []
     if LLVM_HEADER.match(header) and "cpu" not in path.parts[:-1]:
         problems.append(f"<{header}>: LLVM headers are included only under */cpu/")
-    if CUDA_HEADER.match(header) and "cuda" not in path.parts[:-1]:
-        problems.append(f"<{header}>: CUDA headers are included only under */cuda/")
+    if CUDA_HEADER.match(header) and "cuda" not in path.parts[:-1] and path.suffix != ".cu":
+        problems.append(f"<{header}>: CUDA headers are included only under */cuda/ and in *.cu")
     if backends_meet(path, header):
         problems.append(f"{header}: the cpu and cuda folders never include each other")
+    if backend := passes_by_the_seam(path, header):
+        problems.append(f"{header}: a build may lack the {backend.upper()} backend; reach it through runtime/{backend}_backend.h")
     if message := arrow_problem(path, header):
         problems.append(f"{header}: {message}")
     own_file_of_example = path.parts[0] == "examples" and "/" not in header
@@ -66,6 +72,20 @@ def backends_meet(path: Path, header: str) -> bool:
     if path.parts[0] in ANY_LAYER or header.split("/")[0] not in LAYERS:
         return False
     return ("cpu" in folders and "cuda" in target) or ("cuda" in folders and "cpu" in target)
+
+
+def passes_by_the_seam(path: Path, header: str) -> str:
+    """The backend that is reached past its seam, or ''."""
+    folders = path.parts[:-1]
+    if path.parts[0] == "tests":
+        return "cuda" if is_part_of("cuda", header) and not {"cuda", "gpu", "vgpu"} & set(folders) else ""
+    if path.parts[0] not in LAYERS or {"cpu", "cuda"} & set(folders):
+        return ""
+    return next((b for b in ("cpu", "cuda") if is_part_of(b, header) and header not in CPU_ALWAYS), "")
+
+
+def is_part_of(backend: str, header: str) -> bool:
+    return header.startswith((f"runtime/{backend}/", f"codegen/{backend}/"))
 
 
 def arrow_problem(path: Path, header: str) -> str:

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reference cases about memory, numerics and the cache, each named after its id. F01 (a host that hides AVX-512) is in
-// tests/unit/cpu_features_test.cpp and emit_llvm_test.cpp; Muon's cases are in muon_cases_test.cpp.
+// tests/unit/cpu_features_test.cpp and emit_llvm_test.cpp; Muon's cases are in muon_cases_test.cpp,
+// A20 is in tests/unit/route_test.cpp, H01, H02, H03 and H06 are in config_test.cpp there.
 #include "codegen/lower.h"
 #include "runtime/cpu/run_fused.h"
 #include "runtime/kernel_cache.h"
@@ -107,11 +108,11 @@ void expect_whole_range(const Shape& shape, int64_t elements) {
   ASSERT_TRUE(plan.has_value()) << plan.error().message;
   EXPECT_EQ(compiler::count_plan(*plan, optimizer.planned()).parameters, elements);
   const compiler::GroupPlan& adamw = plan->groups.at(0);
-  runtime::PreparedStep step{compiler::StepKind::Fused, {}, {}, {}, {}, {}, {}, 0, {}};
+  runtime::PreparedStep step{compiler::StepKind::Fused, {}, {}, {}, {}};
   runtime::PreparedPhase phase;
   phase.lowered = codegen::lower_phase(adamw, adamw.steps.at(0), 0, ir::Mode::Default);
   phase.function = note_task;
-  EXPECT_EQ(runtime::phase_dims(phase.lowered, elements)[2], elements);
+  EXPECT_EQ(codegen::phase_dims(phase.lowered, elements)[2], elements);
   step.phases.push_back(std::move(phase));
   runtime::MemberBinding binding;
   binding.inputs.assign(adamw.graph.inputs().size(), nullptr);
@@ -150,7 +151,7 @@ recipe @scaled(%p: f32[R, C] param, %g: f32[R, C] grad, #lr: group = 1) {
   const auto plan = compiler::make_plan(optimizer.planned(), {});
   ASSERT_TRUE(plan.has_value()) << plan.error().message;
   const auto lowered = codegen::lower_phase(plan->groups[0], plan->groups[0].steps.at(0), 0, ir::Mode::Default);
-  const runtime::ReductionLayout layout = runtime::reduction_layout(lowered, 2476250368);
+  const codegen::ReductionLayout layout = codegen::reduction_layout(lowered, 2476250368);
   EXPECT_EQ(layout.results, 1);
   EXPECT_EQ(layout.chunks, 604554);
 }
@@ -324,7 +325,7 @@ TEST(Cases, I01_NoKernelIsCompiledAfterTheFirstStep) {
   for (uint32_t i = 0; i < groups.size(); ++i)
     ASSERT_EQ(message(optimizer.bind(i, params[i].data(), grads[i].data())), "");
   ASSERT_EQ(message(optimizer.step()), "");
-  const int64_t process = runtime::KernelCache::get().compiled();
+  const int64_t process = runtime::KernelCache::compiled_in_process();
   const int64_t own = optimizer.report().compiled_kernels;
   for (int step = 1; step <= 1000; ++step) {
     size_t g = 0;
@@ -335,9 +336,9 @@ TEST(Cases, I01_NoKernelIsCompiledAfterTheFirstStep) {
     }
     ASSERT_EQ(message(optimizer.step()), "");
   }
-  EXPECT_EQ(runtime::KernelCache::get().compiled(), process);
+  EXPECT_EQ(runtime::KernelCache::compiled_in_process(), process);
   EXPECT_EQ(optimizer.report().compiled_kernels, own);
-  EXPECT_EQ(optimizer.steps(0), 1001);
+  EXPECT_EQ(optimizer.steps(0).value(), 1001);
   for (const auto& param : params)
     for (const float value : param) EXPECT_TRUE(std::isfinite(value));
 }

@@ -20,12 +20,6 @@ namespace stepfuse::e2e {
 
 namespace {
 
-std::filesystem::path make_folder() {
-  std::string pattern = testing::TempDir() + "stepfuse-cli-XXXXXX";
-  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make a folder like " + pattern);
-  return pattern;
-}
-
 size_t count(const std::vector<int64_t>& shape) {
   return static_cast<size_t>(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()));
 }
@@ -73,14 +67,6 @@ std::vector<float> floats(const FileTensor& tensor) {
   return values;
 }
 
-CliFolder::CliFolder() : folder_(make_folder()), logs_(make_folder()) {}
-
-CliFolder::~CliFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
-  std::filesystem::remove_all(logs_, ignored);
-}
-
 void CliFolder::write(const std::string& file, const FileTensors& tensors) const {
   std::vector<runtime::TensorToWrite> list;
   for (const auto& [name, tensor] : tensors) list.push_back({name, tensor.dtype, tensor.shape, tensor.bytes.data()});
@@ -103,18 +89,26 @@ FileTensors CliFolder::read(const std::string& file) const {
   return tensors;
 }
 
+WithVariable::WithVariable(const char* name, const std::string& value) : name_(name) {
+  if (const char* before = std::getenv(name); before != nullptr) before_ = before;
+  ::setenv(name, value.c_str(), 1);
+}
+
+WithVariable::~WithVariable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+
 std::string CliFolder::read_text(const std::string& file) const { return text_of(path(file)); }
 
 std::vector<std::string> CliFolder::files() const {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_)) names.push_back(entry.path().filename());
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+    names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
 }
 
 CommandResult CliFolder::run(const std::string& arguments) const {
-  const std::string command = "cd '" + folder_.string() + "' && '" STEPFUSE_BINARY "' " + arguments + " >'" +
-                              (logs_ / "out").string() + "' 2>'" + (logs_ / "err").string() + "'";
+  const std::string command = "cd '" + folder_.path().string() + "' && '" STEPFUSE_BINARY "' " + arguments + " >'" +
+                              (logs_ / "out") + "' 2>'" + (logs_ / "err") + "'";
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(logs_ / "out"), text_of(logs_ / "err")};
 }

@@ -3,11 +3,13 @@
 #pragma once
 
 #include "runtime/safetensors.h"
+#include "tests/support/temporary_folder.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,15 +34,23 @@ struct CommandResult {
   std::string out, err;
 };
 
+/// An environment variable with this value, while it lives.
+class WithVariable {
+ public:
+  WithVariable(const char* name, const std::string& value);
+  ~WithVariable();
+  WithVariable(const WithVariable&) = delete;
+  WithVariable& operator=(const WithVariable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
 /// A folder of its own in which the command runs, removed at the end.
 class CliFolder {
  public:
-  CliFolder();
-  ~CliFolder();
-  CliFolder(const CliFolder&) = delete;
-  CliFolder& operator=(const CliFolder&) = delete;
-
-  std::string path(const std::string& file) const { return (folder_ / file).string(); }
+  std::string path(const std::string& file) const { return folder_ / file; }
   void write(const std::string& file, const FileTensors& tensors) const;
   void write_text(const std::string& file, const std::string& text) const;
   FileTensors read(const std::string& file) const;
@@ -51,8 +61,8 @@ class CliFolder {
   CommandResult run(const std::string& arguments) const;
 
  private:
-  std::filesystem::path folder_;
-  std::filesystem::path logs_;
+  tests::TemporaryFolder folder_;
+  tests::TemporaryFolder logs_;
 };
 
 }  // namespace stepfuse::e2e

@@ -4,7 +4,8 @@
 // What the two numerics modes promise, on every recipe: strict is bit for bit the unfused step and the typed
 // interpreter for any number of threads; default stays within a bound that follows from its operations (case E13).
 #include "codegen/lower.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/cpu/cpu_kernels.h"
+#include "tests/e2e/adamw_bounds.h"
 #include "tests/e2e/optimizer_run.h"
 
 #include <algorithm>
@@ -129,84 +130,14 @@ TEST(EqualRules, MuonWithSevenStepsGetsTheSameKernels) {
 // ---- E13
 // -------------------------------------------------------------------------------------------------------------
 
-constexpr size_t kElements = 100'000;
-constexpr double kStep = 5;  // the step that is compared, with states as if four had been taken
-
-struct AdamWData {
-  std::vector<float> p, g, m, v;
-};
-
-AdamWData random_adamw() {
-  const auto floats = [](uint64_t seed) {
-    const auto doubles = to_doubles(DType::F32, random_tensor(DType::F32, kElements, seed));
-    return std::vector<float>(doubles.begin(), doubles.end());
-  };
-  AdamWData data{floats(1), floats(2), floats(3), floats(4)};
-  for (float& value : data.v) value = std::abs(value);
-  return data;
-}
-
-AdamWData adamw_step(AdamWData data, const std::string& target, Mode mode, std::vector<std::string> disabled) {
-  runtime::OptimizerSettings settings;
-  settings.target = target;
-  settings.mode = mode;
-  settings.threads = 2;
-  settings.runner.disabled = std::move(disabled);
-  auto optimizer = std::move(runtime::Optimizer::create(settings).value());
-  const uint32_t group = optimizer.add_group("adamw", {{"lr", "0.1"}, {"weight_decay", "0.1"}}).value();
-  EXPECT_TRUE(optimizer.add_parameter(group, "w", {{kElements}}).has_value());
-  EXPECT_TRUE(optimizer.prepare().has_value());
-  EXPECT_TRUE(optimizer.bind(0, data.p.data(), data.g.data()).has_value());
-  const auto states = optimizer.states(0).value();
-  std::copy(data.m.begin(), data.m.end(), static_cast<float*>(states.at(0).data));
-  std::copy(data.v.begin(), data.v.end(), static_cast<float*>(states.at(1).data));
-  optimizer.set_steps(0, static_cast<int64_t>(kStep) - 1);
-  optimizer.mark_states_present(0);
-  EXPECT_TRUE(optimizer.step().has_value());
-  std::copy_n(static_cast<const float*>(states.at(0).data), kElements, data.m.begin());
-  std::copy_n(static_cast<const float*>(states.at(1).data), kElements, data.v.begin());
-  return data;
-}
-
-/// The distance from |x| to the next f32.
-double ulp(double x) {
-  const auto f = static_cast<float>(std::abs(x));
-  return static_cast<double>(std::nextafter(f, INFINITY)) - static_cast<double>(f);
-}
-
-void expect_within(float actual, float expected, double bound, const char* what, size_t i) {
-  ASSERT_LE(std::abs(static_cast<double>(actual) - static_cast<double>(expected)), bound)
-      << what << "[" << i << "]: " << actual << " against " << expected;
-}
-
-/// Each operation may be off by two units in the last place of its largest operand (not of its result: where operands
-/// cancel, an fma is far more exact than the result's unit). Through the chain of the parameter's update:
-///   term = step_size * m / (sqrt(v) / c + eps), p' = p_decayed - term
-/// the error of m passes on with the factor step_size / denominator, the relative one of v is halved by the root, and
-/// each of root, division, addition, product and quotient adds two units.
 TEST(Numerics, E13_DefaultIsWithinTwoUlpOfEachOperationsLargestOperand) {
   const AdamWData before = random_adamw();
-  const AdamWData typed = adamw_step(before, "interp", Mode::Strict, {});
-  const AdamWData fast = adamw_step(before, "cpu", Mode::Default, {});
-  const double step_size = 0.1 / (1 - std::pow(0.9, kStep));
-  const double correction = std::sqrt(1 - std::pow(0.999, kStep));
-  for (size_t i = 0; i < kElements; ++i) {
-    const double m_bound = 2 * ulp(std::max({std::abs(before.m[i]), std::abs(before.g[i]), std::abs(typed.m[i])}));
-    expect_within(fast.m[i], typed.m[i], m_bound, "m", i);
-    const double v_bound = 2 * (ulp(before.v[i]) + ulp(typed.v[i]));
-    expect_within(fast.v[i], typed.v[i], v_bound, "v", i);
-    const double denominator = std::sqrt(static_cast<double>(typed.v[i])) / correction + 1e-8;
-    const double term = step_size * static_cast<double>(typed.m[i]) / denominator;
-    const double relative = v_bound / static_cast<double>(typed.v[i]) / 2 + 5 * 2 * 0x1p-23;
-    const double term_bound = m_bound * step_size / denominator + std::abs(term) * relative;
-    const double largest = std::max({std::abs(static_cast<double>(before.p[i])), std::abs(term)});
-    expect_within(fast.p[i], typed.p[i], term_bound + 2 * 2 * ulp(largest), "p", i);
-  }
+  expect_within_two_ulp(before, adamw_step(before, "cpu", Mode::Default), adamw_step(before, "interp", Mode::Strict));
 }
 
 TEST(Numerics, E13_StrictIsTheUnfusedStepBitForBit) {
   const AdamWData before = random_adamw();
-  const AdamWData typed = adamw_step(before, "interp", Mode::Strict, {});
+  const AdamWData typed = adamw_step(before, "interp", Mode::Strict);
   for (const auto& disabled : {std::vector<std::string>{}, kUnfused}) {
     const AdamWData strict = adamw_step(before, "cpu", Mode::Strict, disabled);
     EXPECT_EQ(strict.p, typed.p);
@@ -225,7 +156,7 @@ TEST(Numerics, E13_ModeIsInTheKernelKey) {
     const auto plan = compiler::make_plan(optimizer.planned(), {mode, {}, {}});
     const compiler::GroupPlan& adamw = plan.value().groups.at(0);
     const auto lowered = codegen::lower_phase(adamw, adamw.steps.at(0), 0, mode);
-    return runtime::KernelCache::key(lowered.spec, runtime::cpu_target("cpu").value());
+    return runtime::cpu_kernel_key(lowered.spec, runtime::cpu_target("cpu").value());
   };
   EXPECT_EQ(key(Mode::Strict), key(Mode::Strict));
   EXPECT_NE(key(Mode::Strict), key(Mode::Default));

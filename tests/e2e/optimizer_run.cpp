@@ -2,14 +2,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/e2e/optimizer_run.h"
 
-#include "runtime/cpu/reduce_finish.h"
+#include "runtime/element.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
 namespace stepfuse::tests {
 
 using ir::DType;
+
+namespace {
+
+/// A copy in the memory that the optimizer's tensors lie in.
+Result<runtime::DeviceMemory> place(runtime::Device& device, const Bytes& bytes) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  STEPFUSE_ASSIGN(auto memory, runtime::DeviceMemory::create(device, std::max<int64_t>(size, 1), "a test"));
+  if (size > 0) STEPFUSE_TRY(device.write(memory.get(), bytes.data(), size));
+  return memory;
+}
+
+Result<Bytes> read(const runtime::Device& device, const void* data, int64_t size) {
+  Bytes bytes(static_cast<size_t>(size));
+  if (size > 0) STEPFUSE_TRY(device.read(bytes.data(), data, size));
+  return bytes;
+}
+
+}  // namespace
 
 Result<RunResult> run_rule(const std::string& rule, const ir::OptionList& options, const ir::ParameterSpec& spec,
                            const Bytes& param, const Bytes& grad, const RunSettings& settings) {
@@ -22,15 +41,18 @@ Result<RunResult> run_rule(const std::string& rule, const ir::OptionList& option
   STEPFUSE_ASSIGN(const uint32_t group, optimizer.add_group(rule, options));
   STEPFUSE_ASSIGN(const uint32_t index, optimizer.add_parameter(group, "w", spec));
   STEPFUSE_TRY(optimizer.prepare());
-  RunResult result;
-  result.param = param;
-  STEPFUSE_TRY(optimizer.bind(index, result.param.data(), grad.data()));
+  runtime::Device& device = optimizer.device();
+  STEPFUSE_ASSIGN(const runtime::DeviceMemory data, place(device, param));
+  STEPFUSE_ASSIGN(const runtime::DeviceMemory gradient, place(device, grad));
+  STEPFUSE_TRY(optimizer.bind(index, data.get(), gradient.get()));
   for (int i = 0; i < settings.steps; ++i) STEPFUSE_TRY(optimizer.step());
+  RunResult result;
+  STEPFUSE_ASSIGN(result.param, read(device, data.get(), static_cast<int64_t>(param.size())));
   STEPFUSE_ASSIGN(const auto states, optimizer.states(index));
   for (const runtime::StateView& state : states) {
-    const auto bytes = static_cast<size_t>(compiler::element_count(state.shape) * ir::dtype_bytes(state.dtype));
-    const auto* data = static_cast<const std::byte*>(state.data);
-    result.states.emplace_back(data, data + bytes);
+    const int64_t bytes = compiler::element_count(state.shape) * ir::dtype_bytes(state.dtype);
+    STEPFUSE_ASSIGN(Bytes values, read(device, state.data, bytes));
+    result.states.push_back(std::move(values));
   }
   result.launched = optimizer.report().last_step;
   result.planned = optimizer.counts();

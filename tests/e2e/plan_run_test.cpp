@@ -153,8 +153,8 @@ TEST(PlanRun, HyperparametersOutOfRangeAreRefusedBetweenSteps) {
                                              {"muon", "ns_steps", 3, false},
                                              {"muon", "lrr", 0.1, false}}) {
     SCOPED_TRACE(fmt::format("{} {}={}", c.recipe, c.option, c.value));
-    auto optimizer =
-        *runtime::Optimizer::create({.mode = ir::Mode::Strict, .target = "interp", .threads = 1, .runner = {}});
+    auto optimizer = *runtime::Optimizer::create(
+        {.mode = ir::Mode::Strict, .target = "interp", .threads = 1, .runner = {}, .context = {}});
     const uint32_t group = *optimizer.add_group(c.recipe, {});
     ASSERT_TRUE(optimizer.add_parameter(group, "w", {.shape = {4, 4}}).has_value());
     ASSERT_TRUE(optimizer.prepare().has_value());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <stdexcept>
@@ -106,7 +107,10 @@ testing::AssertionResult within(double error, double allowed) {
 
 }  // namespace
 
-std::string data_path(const std::string& file) { return std::string(STEPFUSE_SOURCE_DIR "/tests/golden/data/") + file; }
+std::string data_path(const std::string& file) {
+  const char* elsewhere = std::getenv("GOLDEN_DATA");
+  return (elsewhere != nullptr ? std::string(elsewhere) : STEPFUSE_SOURCE_DIR "/tests/golden/data") + "/" + file;
+}
 
 const std::vector<GoldenCase>& golden_cases() {
   static const std::vector<GoldenCase> kCases = load_manifest();

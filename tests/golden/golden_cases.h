@@ -40,6 +40,7 @@ inline void PrintTo(const GoldenCase& golden, std::ostream* stream) { *stream <<
 /// The manifest, in file order. Throws std::runtime_error if it cannot be read.
 const std::vector<GoldenCase>& golden_cases();
 const GoldenCase& golden_case(const std::string& name);
+/// In the folder that the variable GOLDEN_DATA names, else where this source lies.
 std::string data_path(const std::string& file);
 
 /// A tensor with its own memory.

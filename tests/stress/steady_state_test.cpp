@@ -79,10 +79,22 @@ TEST_P(SteadyOptimizer, ResidentMemoryDoesNotGrow) {
 TEST_P(SteadyOptimizer, NewHyperparametersCompileNothing) {
   SmallModel model(settings());
   model.scheduled_step(0);
-  const int64_t compiled = runtime::KernelCache::get().compiled();
+  const int64_t compiled = runtime::KernelCache::compiled_in_process();
   EXPECT_GT(compiled, 0);
   for (int step = 1; step < 1000; ++step) model.scheduled_step(step);
-  EXPECT_EQ(runtime::KernelCache::get().compiled(), compiled);
+  EXPECT_EQ(runtime::KernelCache::compiled_in_process(), compiled);
+}
+
+/// I02: an optimizer that goes takes everything with it, its code too.
+TEST(OptimizerLife, TwoHundredCyclesLeaveNothing) {
+  constexpr int64_t kTolerance = int64_t{1} << 20;
+  if (!can_watch_allocations()) GTEST_SKIP() << "a sanitizer keeps freed memory";
+  const auto live_once = [](int step) { SmallModel(settings_of(Numerics::Default, true)).scheduled_step(step); };
+  for (int cycle = 0; cycle < 50; ++cycle) live_once(cycle);
+  const int64_t before = resident_bytes();
+  ASSERT_GT(before, 0);
+  for (int cycle = 50; cycle < 250; ++cycle) live_once(cycle);
+  EXPECT_LE(resident_bytes() - before, kTolerance);
 }
 
 [[gnu::noinline]] void* allocate_from_here(size_t bytes) { return std::malloc(bytes); }

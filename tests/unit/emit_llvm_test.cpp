@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Stepfuse authors
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/cpu/jit.h"
+#include "tests/unit/compile_kernel.h"
 #include "tests/unit/kernel_model.h"
 #include "tests/unit/kernel_samples.h"
 
@@ -25,43 +25,17 @@ using namespace test;  // NOLINT: builders of specs
 
 constexpr std::array<int64_t, 10> kSizes{0, 1, 7, 63, 64, 65, 4095, 4096, 4097, 10000};
 
-CpuTarget target(std::string_view name) {
-  auto result = cpu_target(name);
-  EXPECT_TRUE(result) << result.error().message;
-  return *result;
-}
-
 /// The levels that this machine can run.
 std::vector<CpuTarget> runnable_targets() {
   std::vector<CpuTarget> out;
   for (const char* name : {"cpu", "x86-64-v3", "x86-64-v4"}) {
-    if (check_runs_here(target(name))) out.push_back(target(name));
+    if (check_runs_here(cpu_target_named(name))) out.push_back(cpu_target_named(name));
   }
   return out;
 }
 
-Result<CompiledKernel> try_compile(const KernelSpec& spec, const CpuTarget& cpu, bool texts = false) {
-  const auto compiler = cpu_compiler();
-  if (!compiler) return fail(compiler.error());
-  return (*compiler)->compile({&spec, cpu, texts, texts});
-}
-
-CompiledKernel compile(const KernelSpec& spec, const CpuTarget& cpu, bool texts = false) {
-  auto kernel = try_compile(spec, cpu, texts);
-  if (!kernel) {
-    ADD_FAILURE() << kernel.error().message << "\n" << print(spec);
-    return {};
-  }
-  return std::move(*kernel);
-}
-
-std::unique_ptr<LoadedKernel> load(const KernelSpec& spec, const CpuTarget& cpu) {
-  auto loaded = (*cpu_compiler())->load(compile(spec, cpu), spec.name);
-  if (!loaded) {
-    ADD_FAILURE() << loaded.error().message << "\n" << print(spec);
-    return nullptr;
-  }
-  return std::move(*loaded);
+Result<CompiledKernel> try_compile(const KernelSpec& spec, const CpuTarget& cpu) {
+  return cpu_plugin().compile({&spec, cpu});
 }
 
 /// Runs kernel and model on equal data.
@@ -89,7 +63,7 @@ TEST_P(EveryOp, ContiguousMatchesTheModelOnEveryLevel) {
     for (const DType dtype : {DType::F32, DType::F64, DType::BF16, DType::F16}) {
       for (const bool with_scalar : {false, true}) {
         const KernelSpec spec = op_spec(GetParam(), dtype, Scheme::Linear, true, with_scalar);
-        const auto kernel = load(spec, cpu);
+        const auto kernel = compile_and_load(spec, cpu);
         ASSERT_NE(kernel, nullptr);
         for (const int64_t n : kSizes) expect_model(*kernel, spec, make_launch(spec, {1, 1, n}, 7), 2);
       }
@@ -98,11 +72,11 @@ TEST_P(EveryOp, ContiguousMatchesTheModelOnEveryLevel) {
 }
 
 TEST_P(EveryOp, OtherSchemesMatchTheModel) {
-  const CpuTarget cpu = target("cpu");
+  const CpuTarget cpu = cpu_target_named("cpu");
   for (const Scheme scheme : {Scheme::Linear, Scheme::Rows, Scheme::Cols}) {
     for (const DType dtype : {DType::F32, DType::F64, DType::BF16, DType::F16}) {
       const KernelSpec spec = op_spec(GetParam(), dtype, scheme, false, false);
-      const auto kernel = load(spec, cpu);
+      const auto kernel = compile_and_load(spec, cpu);
       ASSERT_NE(kernel, nullptr);
       for (const int64_t n : kSizes) expect_model(*kernel, spec, make_launch(spec, {1, 1, n}, 7), 8192);
       expect_model(*kernel, spec, make_launch(spec, {2, 67, 131}, 7), 3);
@@ -126,7 +100,7 @@ TEST(EmitLlvm_Cast, RoundsOnceBetweenAllTypes) {
         spec.args = {input(from), output(to)};
         spec.instrs = {{"r", Op::Cast, to, math, kAll, {arg(0)}}};
         spec.stores = {{instr(0), 1}};
-        const auto kernel = load(spec, cpu);
+        const auto kernel = compile_and_load(spec, cpu);
         ASSERT_NE(kernel, nullptr);
         Launch launch = make_launch(spec, {1, 1, 20001}, 3);
         for (int64_t i = 0; i < 20001 && from != DType::Bool; i += 2) {
@@ -145,7 +119,7 @@ TEST(EmitLlvm_Cast, EveryF32PatternOfTheTopBitsRoundsToBf16) {
   KernelSpec spec = strict_spec(Scheme::Linear, true);
   spec.args = {input(DType::F32), output(DType::BF16)};
   spec.stores = {{arg(0), 1}};  // a store rounds too
-  const auto kernel = load(spec, target("cpu"));
+  const auto kernel = compile_and_load(spec, cpu_target_named("cpu"));
   ASSERT_NE(kernel, nullptr);
   constexpr std::array<uint32_t, 5> kLow{0, 1, 0x7fff, 0x8000, 0x8001};
   constexpr int64_t kCount = int64_t{65536} * kLow.size();
@@ -162,7 +136,7 @@ TEST(EmitLlvm_Scalars, ConditionsAreNotRoundedAndNumbersAreRoundedOnce) {
   spec.instrs = {{"r", Op::Select, DType::F32, DType::F32, kAll, {scalar(0), arg(0), scalar(1)}},
                  {"c", Op::Mul, DType::F32, DType::F32, kAll, {arg(0), constant(0.1)}}};
   spec.stores = {{instr(0), 1}, {scalar(1), 2}};
-  const auto kernel = load(spec, target("cpu"));
+  const auto kernel = compile_and_load(spec, cpu_target_named("cpu"));
   ASSERT_NE(kernel, nullptr);
   for (const double condition : {0.0, -0.0, 1e-300, std::nan("")}) {
     Launch launch = make_launch(spec, {1, 1, 70}, 1);
@@ -195,7 +169,7 @@ TEST_P(EveryReduction, IsTheCanonicalSum) {
     for (const Op op : {Op::Sum, Op::SumSq, Op::Norm, Op::Amax, Op::Any}) {
       for (const DType dtype : {DType::F32, DType::F64, DType::BF16}) {
         const KernelSpec spec = reduce_spec(op, dtype, GetParam().scheme, GetParam().contiguous);
-        const auto kernel = load(spec, cpu);
+        const auto kernel = compile_and_load(spec, cpu);
         ASSERT_NE(kernel, nullptr);
         for (const auto& dims : {std::array<int64_t, 3>{1, 1, 10000},
                                  {2, 1, 63},
@@ -240,7 +214,7 @@ TEST_P(EveryScheme, BroadcastsHoistsAndStoresByTheOwner) {
     KernelSpec spec = broadcast_spec(GetParam());
     if (!reduce) spec.reductions.clear();
     for (const CpuTarget& cpu : runnable_targets()) {
-      const auto kernel = load(spec, cpu);
+      const auto kernel = compile_and_load(spec, cpu);
       ASSERT_NE(kernel, nullptr);
       for (const auto& dims : {std::array<int64_t, 3>{2, 33, 300}, {1, 3, 5000}, {3, 5000, 2}, {1, 1, 1}}) {
         Launch launch = make_launch(spec, dims, 5);
@@ -255,7 +229,7 @@ TEST_P(EveryScheme, BroadcastsHoistsAndStoresByTheOwner) {
 TEST_P(EveryScheme, FollowsStrides) {
   KernelSpec spec = op_spec(Op::Addcdiv, DType::F32, GetParam(), false, false);
   spec.reductions = {{"sum", Op::Sum, DType::F32, instr(0)}};
-  const auto kernel = load(spec, target("cpu"));
+  const auto kernel = compile_and_load(spec, cpu_target_named("cpu"));
   ASSERT_NE(kernel, nullptr);
   constexpr int64_t kRows = 70;
   constexpr int64_t kCols = 143;
@@ -291,7 +265,7 @@ TEST(EmitLlvm_Contiguous, HasOneElementPerUnit) {
                  {"r", Op::Mul, DType::F32, DType::F32, kAll, {arg(0), instr(0)}}};
   spec.stores = {{instr(1), 2}, {instr(0), 3}};
   spec.reductions = {{"norm", Op::Norm, DType::F64, instr(1)}};
-  const auto kernel = load(spec, target("cpu"));
+  const auto kernel = compile_and_load(spec, cpu_target_named("cpu"));
   ASSERT_NE(kernel, nullptr);
   expect_model(*kernel, spec, make_launch(spec, {5, 70, 101}, 2), 1);
 }
@@ -307,7 +281,7 @@ Launch adamw_launch(const KernelSpec& spec, int64_t n) {
 TEST(EmitLlvm_AdamW, InPlaceGivesTheModelsBitsOnEveryLevel) {
   const KernelSpec spec = adamw_spec(ir::Mode::Strict);
   for (const CpuTarget& cpu : runnable_targets()) {
-    const auto kernel = load(spec, cpu);
+    const auto kernel = compile_and_load(spec, cpu);
     ASSERT_NE(kernel, nullptr);
     for (const int64_t n : kSizes) expect_model(*kernel, spec, adamw_launch(spec, n));
   }
@@ -317,7 +291,7 @@ TEST(EmitLlvm_AdamW, InPlaceGivesTheModelsBitsOnEveryLevel) {
 TEST(EmitLlvm_AdamW, TailEqualsVectorsInDefaultMode) {
   const KernelSpec spec = adamw_spec(ir::Mode::Default);
   for (const CpuTarget& cpu : runnable_targets()) {
-    const auto kernel = load(spec, cpu);
+    const auto kernel = compile_and_load(spec, cpu);
     ASSERT_NE(kernel, nullptr);
     Launch whole = adamw_launch(spec, 64);
     Launch single = whole;
@@ -335,8 +309,8 @@ TEST(EmitLlvm_AdamW, TailEqualsVectorsInDefaultMode) {
 
 TEST(EmitLlvm_Vectors, AreExplicitAndAsWideAsTheTarget) {
   const KernelSpec spec = adamw_spec(ir::Mode::Strict);
-  const CompiledKernel v3 = compile(spec, target("x86-64-v3"), true);
-  const CompiledKernel v4 = compile(spec, target("x86-64-v4"), true);
+  const CompiledKernel v3 = compile(spec, cpu_target_named("x86-64-v3"), true);
+  const CompiledKernel v4 = compile(spec, cpu_target_named("x86-64-v4"), true);
   EXPECT_NE(v3.llvm_ir.find("<8 x float>"), std::string::npos);
   EXPECT_EQ(v3.llvm_ir.find("<16 x float>"), std::string::npos);
   EXPECT_NE(v4.llvm_ir.find("<16 x float>"), std::string::npos);
@@ -347,7 +321,7 @@ TEST(EmitLlvm_Vectors, AreExplicitAndAsWideAsTheTarget) {
 
 /// F01: what the machine does not have must not appear, whatever its CPU is called.
 TEST(EmitLlvm_Vectors, UseNoRegistersThatTheTargetLacks) {
-  CpuTarget hidden = target("x86-64-v3");
+  CpuTarget hidden = cpu_target_named("x86-64-v3");
   hidden.name = "cpu";
   for (Op op : {Op::Add, Op::Max, Op::Sign, Op::Cast}) {
     for (const DType dtype : {DType::F32, DType::F64, DType::BF16, DType::F16}) {
@@ -371,7 +345,7 @@ TEST(EmitLlvm_Finite, SeesEveryNonFiniteValueInBothModes) {
     spec.stores = {{instr(1), 1}};
     spec.reductions = {{"found_inf", Op::Any, DType::F32, instr(2)}};
     for (const CpuTarget& cpu : runnable_targets()) {
-      const auto kernel = load(spec, cpu);
+      const auto kernel = compile_and_load(spec, cpu);
       ASSERT_NE(kernel, nullptr);
       const std::array<double, 4> values{1.0, std::nan(""), std::numeric_limits<double>::infinity(), 3.4e38};
       for (size_t bad = 0; bad < values.size(); ++bad) {
@@ -421,7 +395,7 @@ TEST(EmitLlvm_Object, IsCompleteInItself) {
       for (const DType dtype : {DType::F64, DType::BF16, DType::F16}) {
         KernelSpec spec = op_spec(op, dtype, Scheme::Cols, false, true);
         spec.reductions = {{"sum", Op::Sum, ir::math_dtype(dtype), instr(0)}, {"max", Op::Amax, DType::F64, instr(0)}};
-        const ObjectFacts facts = inspect(compile(spec, target(level)).object);
+        const ObjectFacts facts = inspect(compile(spec, cpu_target_named(level)).object);
         EXPECT_EQ(facts.undefined, std::set<std::string>{}) << level << "\n" << print(spec);
         EXPECT_EQ(facts.global, std::set<std::string>{spec.name});
         for (const std::string& name : facts.allocated_sections)
@@ -433,7 +407,7 @@ TEST(EmitLlvm_Object, IsCompleteInItself) {
 
 /// The least x86-64 has neither AVX nor FMA; what default mode compiles for it is just as complete.
 TEST(EmitLlvm_Object, IsCompleteOnTheBaselineToo) {
-  const CpuTarget baseline = host_cpu_target(CpuidWords{});
+  const CpuTarget baseline = baseline_target();
   ASSERT_EQ(baseline.vector_bytes, 16);
   for (const Op op : {Op::Add, Op::Div, Op::Sqrt, Op::Max, Op::Sign, Op::Select, Op::IsFinite, Op::Cast}) {
     for (const DType dtype : {DType::F64, DType::F32, DType::BF16}) {
@@ -447,11 +421,11 @@ TEST(EmitLlvm_Object, IsCompleteOnTheBaselineToo) {
 
 TEST(EmitLlvm_Object, IsTheSameEveryTimeAndFromEveryThread) {
   const KernelSpec spec = broadcast_spec(Scheme::Rows);
-  const std::vector<std::byte> first = compile(spec, target("x86-64-v3")).object;
+  const std::vector<std::byte> first = compile(spec, cpu_target_named("x86-64-v3")).object;
   std::array<std::vector<std::byte>, 4> objects;
   std::vector<std::thread> threads;
   for (auto& object : objects) {
-    threads.emplace_back([&object, &spec] { object = compile(spec, target("x86-64-v3")).object; });
+    threads.emplace_back([&object, &spec] { object = compile(spec, cpu_target_named("x86-64-v3")).object; });
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& object : objects) EXPECT_EQ(object, first);
@@ -460,7 +434,7 @@ TEST(EmitLlvm_Object, IsTheSameEveryTimeAndFromEveryThread) {
 // ---- what is refused ----
 
 TEST(EmitLlvm_Refuses, StrictAndFmaOpsWithoutFma) {
-  CpuTarget old = target("x86-64-v3");
+  CpuTarget old = cpu_target_named("x86-64-v3");
   old.fma = false;
   const auto strict = try_compile(op_spec(Op::Add, DType::F32, Scheme::Linear, true, false), old);
   ASSERT_FALSE(strict);
@@ -475,7 +449,7 @@ TEST(EmitLlvm_Refuses, StrictAndFmaOpsWithoutFma) {
 }
 
 TEST(EmitLlvm_Refuses, F16WithoutF16c) {
-  CpuTarget old = target("x86-64-v3");
+  CpuTarget old = cpu_target_named("x86-64-v3");
   old.f16c = false;
   const auto result = try_compile(op_spec(Op::Add, DType::F16, Scheme::Linear, true, false), old);
   ASSERT_FALSE(result);
@@ -495,18 +469,10 @@ TEST(EmitLlvm_Refuses, MalformedKernels) {
   bad[5].instrs[0].varies = kNone;
   bad[6].args[2].varies = kNone;
   for (const KernelSpec& spec : bad) {
-    const auto result = try_compile(spec, target("x86-64-v3"));
+    const auto result = try_compile(spec, cpu_target_named("x86-64-v3"));
     ASSERT_FALSE(result) << print(spec);
     EXPECT_EQ(result.error().code, StatusCode::Internal);
   }
-}
-
-TEST(EmitLlvm_Load, RefusesDamageAndMissingSymbols) {
-  const KernelSpec spec = adamw_spec(ir::Mode::Strict);
-  CompiledKernel kernel = compile(spec, target("x86-64-v3"));
-  EXPECT_FALSE((*cpu_compiler())->load(kernel, "another_name"));
-  kernel.object.resize(kernel.object.size() / 3);
-  EXPECT_FALSE((*cpu_compiler())->load(kernel, spec.name));
 }
 
 }  // namespace

@@ -25,13 +25,13 @@ TEST(KernelPrint_Text, IsExactAndComplete) {
             "  arg a1 \"in\": bf16 [012] read\n"
             "  arg a2 \"out\": bf16 [012] write\n"
             "  v0 \"r\" = axpy 0x1.999999999999ap-4 /* 0.1 */, a1, s0 : bf16 math f32 [012]\n"
-            "  partial 0 \"norm\" = norm v0 : math f64\n"
+            "  partial 0 \"norm\" = norm v0 : math f64 result f32\n"
             "  store v0 -> a2\n");
 }
 
 TEST(KernelPrint_Text, TellsEveryDifference) {
   const KernelSpec base = broadcast_spec(Scheme::Linear);
-  std::vector<KernelSpec> variants(14, base);
+  std::vector<KernelSpec> variants(15, base);
   variants[0].name += "2";
   variants[1].scheme = Scheme::Rows;
   variants[2].contiguous = true;
@@ -46,6 +46,7 @@ TEST(KernelPrint_Text, TellsEveryDifference) {
   variants[11].reductions[0].math = DType::F64;
   variants[12].stores.pop_back();
   variants[13].instrs[0].operands[1] = constant(-0.0);
+  variants[14].reductions[0].result = DType::BF16;
   std::set<std::string> texts{print(base)};
   for (const KernelSpec& spec : variants) EXPECT_TRUE(texts.insert(print(spec)).second) << print(spec);
 }

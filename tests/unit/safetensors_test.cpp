@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/safetensors.h"
 
+#include "tests/support/temporary_folder.h"
+
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -22,14 +24,6 @@ namespace {
 
 class Safetensors : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "stepfuse_safetensors_XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    path_ = folder_ / "model.safetensors";
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   void write_raw(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
 
   /// A file with this header text and `data_bytes` zeros; `claimed` overrides the length field.
@@ -56,7 +50,8 @@ class Safetensors : public testing::Test {
     return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder_), {}));
   }
 
-  std::filesystem::path folder_, path_;
+  const tests::TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path(), path_ = folder_ / "model.safetensors";
 };
 
 TEST_F(Safetensors, RoundTrip) {

@@ -2,12 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Parts of the command that the text tests cannot reach, or only by way of many files.
+#include "runtime/config/default_rules.h"
+#include "runtime/manifest.h"
+#include "tests/support/temporary_folder.h"
 #include "tools/check.h"
-#include "tools/default_route.h"
 #include "tools/manifest.h"
+#include "tools/model.h"
 #include "tools/shape_arg.h"
 
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <numeric>
 
@@ -62,16 +66,6 @@ TEST(Check, ToleranceFollowsTheProductsOfTheRule) {
   EXPECT_EQ(tolerance("muon", {}), 3e-2);
 }
 
-TEST(DefaultRoute, SendsHiddenMatricesToMuon) {
-  EXPECT_EQ(default_recipe("h.0.attn.c_attn.weight", {768, 2304}), "muon");
-  EXPECT_EQ(default_recipe("h.0.attn.c_attn.bias", {2304}), "adamw");
-  EXPECT_EQ(default_recipe("conv", {3, 3, 3}), "adamw");
-  EXPECT_EQ(default_recipe("scale", {}), "adamw");
-  for (const char* name :
-       {"wte.weight", "wpe.weight", "model.Embed_tokens.weight", "lm_head.weight", "classifier_HEAD"})
-    EXPECT_EQ(default_recipe(name, {768, 768}), "adamw") << name;
-}
-
 TEST(ShapeArg, ReadsCountsAndExtents) {
   const auto many = parse_shape("48@768x3072");
   ASSERT_TRUE(many);
@@ -94,10 +88,118 @@ TEST(Manifest, HoldsGpt2Small) {
   int muon = 0;
   for (const ManifestTensor& tensor : *tensors) {
     elements += compiler::element_count(tensor.shape);
-    muon += default_recipe(tensor.name, tensor.shape) == "muon" ? 1 : 0;
+    muon += runtime::default_choice(runtime::role_of(tensor.name), tensor.shape).matrix ? 1 : 0;
   }
   EXPECT_EQ(elements, 124439808);
   EXPECT_EQ(muon, 48);
+}
+
+struct Published {
+  const char* file;
+  size_t tensors;
+  int64_t elements;
+  ir::DType dtype;
+};
+
+TEST(Manifest, HoldsThePublishedModels) {
+  for (const Published& model :
+       {Published{"gpt2-124m", 148, 124439808, ir::DType::F32}, Published{"llama2-7b", 291, 6738415616, ir::DType::F16},
+        Published{"qwen3-30b-a3b", 18867, 30532122624, ir::DType::BF16}}) {
+    const auto tensors = read_manifest(fmt::format("{}/examples/manifests/{}.toml", STEPFUSE_SOURCE_DIR, model.file));
+    ASSERT_TRUE(tensors) << tensors.error().message;
+    EXPECT_EQ(tensors->size(), model.tensors) << model.file;
+    int64_t elements = 0;
+    for (const ManifestTensor& tensor : *tensors) {
+      elements += compiler::element_count(tensor.shape);
+      EXPECT_EQ(tensor.dtype, model.dtype) << tensor.name;
+    }
+    EXPECT_EQ(elements, model.elements) << model.file;
+  }
+}
+
+class ManifestText : public testing::Test {
+ protected:
+  Result<std::vector<ManifestTensor>> read(const std::string& text) {
+    std::ofstream(top_ / "m.toml") << text;
+    return read_manifest(top_ / "m.toml");
+  }
+  void expect_refused(const std::string& tensor, std::string_view why) {
+    const auto tensors = read("tensors = [ " + tensor + " ]");
+    ASSERT_FALSE(tensors) << tensor;
+    EXPECT_EQ(tensors.error().code, StatusCode::InvalidData) << tensor;
+    EXPECT_NE(tensors.error().message.find(why), std::string::npos) << tensors.error().message;
+  }
+
+  const tests::TemporaryFolder top_;
+};
+
+TEST_F(ManifestText, RepeatsATensorUnderEveryNumber) {
+  const auto tensors = read(R"(tensors = [
+    { name = "h.{}.w", shape = [2], repeat = 2 },
+    { name = "{}/{}.v", shape = [3], repeat = [2, 3] },
+    { name = "as.{}.it.stands", shape = [] } ])");
+  ASSERT_TRUE(tensors) << tensors.error().message;
+  std::vector<std::string> names;
+  for (const ManifestTensor& tensor : *tensors) names.push_back(tensor.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"h.0.w", "h.1.w", "0/0.v", "0/1.v", "0/2.v", "1/0.v", "1/1.v", "1/2.v",
+                                             "as.{}.it.stands"}));
+  EXPECT_EQ((*tensors)[7].shape, (std::vector<int64_t>{3}));
+}
+
+TEST_F(ManifestText, TypesOfGradientsAndStatesMayDiffer) {
+  const auto tensors =
+      read(R"(tensors = [ { name = "w", shape = [2], dtype = "bf16", grad = "f32", state = "f32" } ])");
+  ASSERT_TRUE(tensors) << tensors.error().message;
+  EXPECT_EQ(tensors->front().grad, ir::DType::F32);
+  EXPECT_EQ(tensors->front().state, ir::DType::F32);
+  const ModelSource source{{}, top_ / "m.toml", {}};
+  const auto model = load_model(source);
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->front().spec.param, ir::DType::BF16);
+  EXPECT_EQ(model->front().spec.grad, ir::DType::F32);
+  EXPECT_EQ(model->front().spec.state, ir::DType::F32);
+  // --dtype goes before.
+  const auto other = load_model({{}, top_ / "m.toml", {std::nullopt, ir::DType::BF16, std::nullopt}});
+  EXPECT_EQ(other->front().spec.grad, ir::DType::BF16);
+}
+
+TEST_F(ManifestText, RefusesARepeatThatDoesNotFit) {
+  expect_refused(R"({ name = "w", shape = [2], repeat = 2 })", "the name has 0 places and repeat has 1 counts");
+  expect_refused(R"({ name = "{}.{}", shape = [2], repeat = 2 })", "the name has 2 places and repeat has 1 counts");
+  expect_refused(R"({ name = "{}", shape = [2], repeat = 0 })", "repeat is no count from 1");
+  expect_refused(R"({ name = "{}", shape = [2], repeat = -3 })", "repeat is no count from 1");
+  expect_refused(R"({ name = "{}", shape = [2], repeat = [] })", "repeat is no count from 1");
+  expect_refused(R"({ name = "{}", shape = [2], repeat = "many" })", "repeat is no count from 1");
+  expect_refused(R"({ name = "{}", shape = [2], repeat = 9000000000 })", "repeat is no count from 1");
+  expect_refused(R"({ name = "{}.{}", shape = [2], repeat = [1048576, 1048576] })", "more than 1048576 tensors");
+  expect_refused(R"({ name = "h.{}", shape = [2], repeat = 3 }, { name = "h.2", shape = [2] })",
+                 "'h.2' is listed twice");
+  expect_refused(R"({ name = "w", shape = [2], grad = "i8" })", "i8 is not an element type");
+}
+
+TEST_F(ManifestText, OfAnOptimizerReadsBack) {
+  const auto rule = runtime::Rule::create("adamw", {}).value();
+  const auto planned = [&](const std::string& name, const ir::ParameterSpec& spec) {
+    return compiler::PlannedParameter{name, spec.shape, rule.instantiate(spec).value(), rule.peer()};
+  };
+  const ir::ParameterSpec mixed{{3, 4}, ir::DType::BF16, ir::DType::F32, ir::DType::F32};
+  const std::string odd = "a \"quoted\\\" name\n\x7f \xc3\xa9";
+  const auto text = runtime::manifest_text({planned("w", mixed), planned(odd, {{}, ir::DType::F32})});
+  ASSERT_TRUE(text) << text.error().message;
+  const auto tensors = read(*text);
+  ASSERT_TRUE(tensors) << tensors.error().message << *text;
+  ASSERT_EQ(tensors->size(), 2U);
+  EXPECT_EQ((*tensors)[0].shape, (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ((*tensors)[0].dtype, ir::DType::BF16);
+  EXPECT_EQ((*tensors)[0].grad, ir::DType::F32);
+  EXPECT_EQ((*tensors)[0].state, ir::DType::F32);
+  EXPECT_EQ((*tensors)[1].name, odd);
+  EXPECT_TRUE((*tensors)[1].shape.empty());
+  EXPECT_EQ(runtime::manifest_text({planned("\xff", mixed)}).error().code, StatusCode::InvalidArgument);
+  auto strided = planned("s", mixed);
+  strided.layouts.assign(strided.rule.inputs().size(), {});
+  strided.layouts.front() = {1, 3};
+  EXPECT_EQ(runtime::manifest_text({strided}).error().code, StatusCode::Unsupported);
 }
 
 }  // namespace
