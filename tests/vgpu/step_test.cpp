@@ -4,6 +4,7 @@
 // Whole steps on the virtual device against the CPU: small models that have what a step can get wrong. Each runs in
 // several of the orders that a device may choose, and no two threads may touch one place unordered.
 #include "runtime/cuda/nvrtc.h"
+#include "tests/vgpu/lt/lt_control.h"
 #include "tests/vgpu/step_run.h"
 #include "tests/vgpu/vgpu_control.h"
 
@@ -11,6 +12,7 @@
 #include <functional>
 #include <ostream>
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -99,6 +101,30 @@ TEST_F(Step, DefaultModeKeepsTheGroupsOfABatchApart) {
                         random_values(compiler::element_count(kTensors[t].shape), 1000 + t), 1e-3),
               "")
         << "tensor " << t;
+}
+
+uint64_t products_with_workspace() {
+  void* const lt = ::dlopen("libcublasLt.so.13", RTLD_NOW);
+  const auto count = reinterpret_cast<decltype(&vgpu_lt_workspace_count)>(::dlsym(lt, "vgpu_lt_workspace_count"));
+  return count == nullptr ? 0 : count();
+}
+
+/// Sums of 192 terms and more are worth splitting, for which cuBLASLt wants a workspace.
+TEST_F(Step, ProductsOfBranchesHaveWorkspacesOfTheirOwn) {
+  const std::vector<ModelTensor> tensors{{0, {16, 256}}, {0, {24, 192}}};
+  ModelRun host(kGroups, tensors, Mode::Default, "cpu");
+  steps(host, 2);
+  for (const uint64_t seed : {1U, 2U, 3U, 4U}) {
+    vgpu_set_seed(seed);
+    ModelRun device(kGroups, tensors, Mode::Default, "cuda");
+    steps(device, 2);
+    for (uint32_t t = 0; t < host.size(); ++t)
+      EXPECT_EQ(far_apart(device.parameter(t), host.parameter(t),
+                          random_values(compiler::element_count(tensors[t].shape), 1000 + t), 1e-3),
+                "")
+          << "tensor " << t;
+  }
+  EXPECT_GT(products_with_workspace(), 1U);
 }
 
 /// Schedules, gradients that come and go, tensors that move, to other alignments too.

@@ -39,8 +39,9 @@ struct VgpuCounters {
   uint64_t peak_bytes;
   uint64_t synchronizations;  // calls that wait, implicitly or by name
   uint64_t libraries_loaded;
-  uint64_t faults;   // kernels or host operations that failed
-  uint64_t unknown;  // loud errors
+  uint64_t faults;       // kernels or host operations that failed
+  uint64_t unknown;      // loud errors
+  uint64_t nanoseconds;  // spent inside calls of the API, of all threads together
 };
 
 /// A stand-in of a library queues work that the host executes: on the stream, or as a graph node if it captures.

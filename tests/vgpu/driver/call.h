@@ -4,19 +4,23 @@
 
 #include "tests/vgpu/driver/driver.h"
 
+#include <chrono>
+
 /// The frame of every exported function: lock, counters, trace, what must hold before the call, refusals as results.
 namespace stepfuse::vgpu::driver {
 
 /// Whether the process is a child of one that had used the driver. Says so on stderr.
 bool used_before_fork(const char* name);
-/// Counts the call and writes its line of the trace.
-void finish_call(const char* name, CUresult result, const std::string& why);
+/// Counts the call, which began at `start`, and writes its line of the trace.
+void finish_call(const char* name, CUresult result, const std::string& why,
+                 std::chrono::steady_clock::time_point start);
 
 template <typename Body>
 CUresult call_unchecked(const char* name, Body body) {
   if (used_before_fork(name)) return CUDA_ERROR_NOT_INITIALIZED;
   Driver& d = driver();
   std::lock_guard lock(d.mutex);
+  const auto start = std::chrono::steady_clock::now();
   d.details.clear();
   CUresult result = CUDA_SUCCESS;
   std::string why;
@@ -26,7 +30,7 @@ CUresult call_unchecked(const char* name, Body body) {
     result = refusal.result;
     why = refusal.why;
   }
-  finish_call(name, result, why);
+  finish_call(name, result, why, start);
   return result;
 }
 

@@ -163,8 +163,11 @@ bool used_before_fork(const char* name) {
   return true;
 }
 
-void finish_call(const char* name, CUresult result, const std::string& why) {
+void finish_call(const char* name, CUresult result, const std::string& why,
+                 std::chrono::steady_clock::time_point start) {
   Driver& d = driver();
+  d.counters.nanoseconds += static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count());
   if (d.initialized) was_initialized = true;
   ++d.counters.calls;
   ++d.call_counts[name];

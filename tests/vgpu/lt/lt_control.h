@@ -32,6 +32,8 @@ STEPFUSE_VGPU_LT_API void vgpu_lt_force_no_algorithms(int force);
 /// Products that were taken, and those that ran (a graph runs one as often as it is launched), of a shape; 0 for any.
 STEPFUSE_VGPU_LT_API uint64_t vgpu_lt_matmul_count(int64_t m, int64_t n, int64_t k);
 STEPFUSE_VGPU_LT_API uint64_t vgpu_lt_run_count(int64_t m, int64_t n, int64_t k);
+/// Of the products that were taken, those that need a workspace.
+STEPFUSE_VGPU_LT_API uint64_t vgpu_lt_workspace_count(void);
 /// Calls of cublasLtMatmulAlgoGetHeuristic.
 STEPFUSE_VGPU_LT_API uint64_t vgpu_lt_heuristic_count(void);
 /// The last product that was taken; 0 if there was none.

@@ -27,6 +27,7 @@ struct State {
   std::map<const void*, std::unique_ptr<Handle>> handles;
   bool no_algorithms = false;
   uint64_t heuristics = 0;
+  uint64_t with_workspace = 0;
   uint64_t runs_ever = 0;
   std::map<Shape, uint64_t> matmuls, runs;
   std::optional<VgpuLtMatmul> last;
@@ -91,6 +92,7 @@ void count_heuristic() {
 void count_matmul(const VgpuLtMatmul& product) {
   const std::lock_guard lock(state().mutex);
   ++state().matmuls[{product.m, product.n, product.k}];
+  if (product.workspace_needed > 0) ++state().with_workspace;
   state().last = product;
 }
 
@@ -160,6 +162,11 @@ uint64_t vgpu_lt_run_count(int64_t m, int64_t n, int64_t k) {
   return count_of(state().runs, {m, n, k});
 }
 
+uint64_t vgpu_lt_workspace_count() {
+  const std::lock_guard lock(state().mutex);
+  return state().with_workspace;
+}
+
 uint64_t vgpu_lt_heuristic_count() {
   const std::lock_guard lock(state().mutex);
   return state().heuristics;
@@ -192,6 +199,7 @@ void vgpu_lt_reset() {
   const std::lock_guard lock(state().mutex);
   state().no_algorithms = false;
   state().heuristics = 0;
+  state().with_workspace = 0;
   state().matmuls.clear();
   state().runs.clear();
   state().last.reset();

@@ -18,14 +18,14 @@ void join(Clock& into, const Clock& other) {
 }
 
 struct Access {
-  uint64_t who = 0;  // a warp of the block, or a block
+  uint64_t who = 0;  // a warp: of its block, or of the grid
   uint32_t time = 0;
   uint32_t lane = 0;
   uint32_t epoch = 0;   // of the warp, counted by bar.warp.sync
   bool strong = false;  // two of these are no race
 };
 
-// What is known of one byte: the last write, and since then one read of each warp or block.
+// What is known of one byte: the last write, and since then one read of each warp.
 struct Cell {
   bool written = false;
   Access write;
@@ -37,7 +37,7 @@ struct Memory {
   std::unordered_map<uint64_t, Clock> published;  // by strong writes of an address
 };
 
-// What a warp or a block knows of the others.
+// What a warp knows of the others.
 struct View {
   Clock clock;
   Clock released;  // at its last fence: what its relaxed writes publish
@@ -45,10 +45,28 @@ struct View {
 };
 
 struct BlockState {
-  std::vector<View> warps;
+  std::vector<View> warps;  // of shared memory
+  std::vector<View> warps_of_grid;
   std::vector<uint32_t> epochs;
   Memory shared;
 };
+
+constexpr uint64_t kWarpsOfBlock = 32;
+
+uint64_t warp_of_grid(const Block& block, uint64_t warp) { return block.linear * kWarpsOfBlock + warp; }
+
+// Each of them has seen all of them, and goes on. What one saw by relaxed reads stays unknown to all.
+void meet(std::vector<View>& views, uint64_t first, const std::vector<uint32_t>& lanes) {
+  Clock all;
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    if (lanes[i] != 0) join(all, views[i].clock);
+  }
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    if (lanes[i] == 0) continue;
+    views[i].clock = all;
+    ++views[i].clock[first + i];
+  }
+}
 
 bool unordered(const Clock& clock, const Access& before, const Access& now, bool lanes_too) {
   if (before.strong && now.strong) return false;
@@ -92,7 +110,6 @@ bool conflicts(Cell& cell, const Clock& clock, const Access& now, bool write, bo
 struct RaceDetector::Impl {
   std::unordered_map<const Block*, BlockState> blocks;
   Memory global;
-  std::unordered_map<uint64_t, View> block_views;
 
   static bool touch(Memory& memory, View& view, Access now, const Ordering& ordering, uint64_t address, size_t bytes,
                     bool write, bool lanes_too);
@@ -105,23 +122,19 @@ void RaceDetector::start_block(Block& block) {
   BlockState& state = impl_->blocks[&block];
   state = {};
   state.warps.resize(block.warps.size());
+  state.warps_of_grid.resize(block.warps.size());
   state.epochs.resize(block.warps.size());
-  for (size_t i = 0; i < state.warps.size(); ++i) state.warps[i].clock[i] = 1;
-  impl_->block_views[block.linear].clock[block.linear] = 1;
+  for (size_t i = 0; i < state.warps.size(); ++i) {
+    state.warps[i].clock[i] = 1;
+    state.warps_of_grid[i].clock[warp_of_grid(block, i)] = 1;
+  }
 }
 
 void RaceDetector::barrier(Block& block, const std::vector<uint32_t>& warp_lanes) {
   BlockState& state = impl_->blocks.at(&block);
-  Clock all;
-  for (size_t i = 0; i < warp_lanes.size(); ++i) {
-    if (warp_lanes[i] != 0) join(all, state.warps[i].clock);
-  }
-  for (size_t i = 0; i < warp_lanes.size(); ++i) {
-    if (warp_lanes[i] == 0) continue;
-    state.warps[i].clock = all;
-    ++state.warps[i].clock[i];
-    ++state.epochs[i];
-  }
+  meet(state.warps, 0, warp_lanes);
+  meet(state.warps_of_grid, warp_of_grid(block, 0), warp_lanes);
+  for (size_t i = 0; i < warp_lanes.size(); ++i) state.epochs[i] += warp_lanes[i] != 0 ? 1 : 0;
 }
 
 void RaceDetector::warp_barrier(Warp& warp, uint32_t mask) {
@@ -136,8 +149,9 @@ void RaceDetector::fence(Warp& warp, bool for_other_blocks) {
     view.released = view.clock;
     ++view.clock[who];
   };
-  pass(impl_->blocks.at(warp.block).warps[warp.index], warp.index);
-  if (for_other_blocks) pass(impl_->block_views.at(warp.block->linear), warp.block->linear);
+  BlockState& state = impl_->blocks.at(warp.block);
+  pass(state.warps[warp.index], warp.index);
+  if (for_other_blocks) pass(state.warps_of_grid[warp.index], warp_of_grid(*warp.block, warp.index));
 }
 
 bool RaceDetector::Impl::touch(Memory& memory, View& view, Access now, const Ordering& ordering, uint64_t address,
@@ -164,9 +178,10 @@ void RaceDetector::shared(Warp& warp, uint32_t lane, uint64_t offset, size_t byt
 
 void RaceDetector::global(Warp& warp, uint32_t lane, uint64_t address, size_t bytes, bool write,
                           const Ordering& ordering) {
-  // Within a block only what it publishes to other blocks counts here.
-  const Access now{warp.block->linear, 0, lane, 0, ordering.strong};
-  if (Impl::touch(impl_->global, impl_->block_views.at(now.who), now, ordering, address, bytes, write, false)) {
+  // Lanes of a warp are not told apart here.
+  View& view = impl_->blocks.at(warp.block).warps_of_grid[warp.index];
+  const Access now{warp_of_grid(*warp.block, warp.index), 0, lane, 0, ordering.strong};
+  if (Impl::touch(impl_->global, view, now, ordering, address, bytes, write, false)) {
     race(warp, "global", address, write);
   }
 }

@@ -14,9 +14,9 @@
 namespace stepfuse::vgpu {
 
 /// Looks for two threads that touch one place, one of them writing, with nothing that orders them: in shared memory
-/// between warps and between lanes of a warp, in global memory between blocks. Barriers order, and so do strong
-/// accesses to one place (atomic, volatile, ...) with a fence before the one and after the other, or with release and
-/// acquire. Happens-before by vector clocks of warps, or of blocks.
+/// between warps and between lanes of a warp, in global memory between warps of the grid. Barriers order, and so do
+/// strong accesses to one place (atomic, volatile, ...) with a fence before the one and after the other, or with release
+/// and acquire. Happens-before by vector clocks of warps.
 class RaceDetector {
  public:
   RaceDetector();
