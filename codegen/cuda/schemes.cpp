@@ -6,6 +6,8 @@
 #include "codegen/cuda/reduce.h"
 #include "codegen/cuda/streams.h"
 
+#include <algorithm>
+
 namespace stepfuse::codegen {
 
 namespace {
@@ -36,6 +38,8 @@ class KernelWriter {
 
   /// Nothing is summed: a block per chunk.
   void whole_blocks() {
+    // What one thread stores in place, its neighbours must not read.
+    if (!works_on_elements()) out_.line("if (threadIdx.x != 0) return;");
     out_.line("const unsigned lane = {};", scaled("threadIdx.x"));
     out_.open("for (unsigned c = blockIdx.x; c < chunk_count; c += gridDim.x)");
     out_.line("const Chunk chunk = chunks[c];");
@@ -43,8 +47,13 @@ class KernelWriter {
     out_.line("if (row.skip != nullptr && *row.skip != 0) continue;");
     extents("");
     chunk_values();
-    elements();
+    if (works_on_elements()) elements();
     out_.close();
+  }
+
+  bool works_on_elements() const {
+    return std::any_of(t_.spec.args.begin(), t_.spec.args.end(),
+                       [&](const KernelArg& arg) { return cuda_level(t_.spec, arg.varies) != CudaLevel::Chunk; });
   }
 
   /// Several chunks per block, each with as many threads as make a row of 64 lanes.
