@@ -23,6 +23,11 @@ class CodeWriter {
     line("{} {{", fmt::format(format, std::forward<Args>(args)...));
     ++depth_;
   }
+  /// A block by itself: names in it are gone at its end.
+  void open_scope() {
+    line("{{");
+    ++depth_;
+  }
   /// The matching brace; `after` follows it ("else {" opens the next block).
   void close(std::string_view after = "") {
     --depth_;

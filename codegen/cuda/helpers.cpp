@@ -73,6 +73,16 @@ struct bf16 {
 };
 )";
 
+constexpr std::string_view kReload = R"(
+/// The same pointer, which the compiler does not recognise: what it points to is read again, and no register holds it
+/// until then.
+template <class T>
+__device__ __forceinline__ const T* reload(const T* pointer) {
+  asm volatile("" : "+l"(pointer));
+  return pointer;
+}
+)";
+
 constexpr std::string_view kGlobal = R"(
 /// A pointer that was loaded from memory, with what the compiler cannot know: it points to global memory.
 template <class T>
@@ -365,6 +375,8 @@ std::string helper_text(Helper helper, ir::Mode mode, const CudaGeometry& g) {
       return packed_text(g);
     case Helper::Global:
       return std::string(kGlobal);
+    case Helper::Reload:
+      return std::string(kReload);
     case Helper::WidenF16:
       return std::string(kWidenF16);
     case Helper::WidenBF16:

@@ -16,6 +16,7 @@ enum class CudaHelper : uint8_t {
   Vec,
   Packed,
   Global,
+  Reload,
   WidenF16,
   WidenBF16,
   RoundToOdd,

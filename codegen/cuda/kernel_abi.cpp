@@ -16,9 +16,9 @@ constexpr unsigned kMostNeighbours = 8;
 /// is for indices and the arithmetic itself. Found by compiling every recipe's kernels
 /// (tests/cuda/kernels_compile_test).
 constexpr unsigned kValueRegisters = 43;
-constexpr unsigned kDoubleRegisters = 24;     // for division and root in f64
-constexpr unsigned kReductionRegisters = 12;  // what folding lanes keeps alive over the loop
-constexpr unsigned kNarrowRegisters = 4;      // taking 16-bit elements apart and packing them
+constexpr unsigned kDoubleRegisters = 24;    // for division and root in f64
+constexpr unsigned kReductionRegisters = 2;  // what folding lanes keeps alive over the loop
+constexpr unsigned kNarrowRegisters = 4;     // taking 16-bit elements apart and packing them
 constexpr size_t kShortArithmetic = 8;  // ops; what more of them keep alive beside 16-bit elements is as much again
 
 unsigned bytes_of(const KernelArg& arg) { return static_cast<unsigned>(ir::dtype_bytes(arg.dtype)); }

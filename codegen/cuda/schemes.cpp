@@ -63,14 +63,17 @@ class KernelWriter {
     out_.line("__shared__ bool finished[{}];", g_.chunks_per_block);
     out_.open("for (unsigned first = blockIdx.x * {0}; first < chunk_count; first += gridDim.x * {0})",
               g_.chunks_per_block);
+    sums_.declare_lanes();
     out_.line("// Every thread stays to the end, with nothing to add if its chunk is not there or must be skipped.");
-    out_.line("const Chunk chunk = chunks[min(first + group, chunk_count - 1)];");
-    out_.line("const Row& row = rows[chunk.row];");
-    out_.line("const bool live = first + group < chunk_count && (row.skip == nullptr || *row.skip == 0);");
+    out_.open_scope();
+    own_chunk("chunks", "rows");
     extents("live ? ");
     chunk_values();
-    sums_.declare_lanes();
     elements();
+    out_.close();
+    t_.helpers.use(CudaHelper::Reload);
+    own_chunk("reload(chunks)", "reload(rows)");
+    out_.line("const long long extent = {};", extent());
     sums_.fold();
     hand_in();
     finish();
@@ -81,9 +84,16 @@ class KernelWriter {
     return g_.vector == 1 ? thread : fmt::format("{} * {}", thread, g_.vector);
   }
 
+  void own_chunk(std::string_view chunks, std::string_view rows) {
+    out_.line("const Chunk chunk = {}[min(first + group, chunk_count - 1)];", chunks);
+    out_.line("const Row& row = {}[chunk.row];", rows);
+    out_.line("const bool live = first + group < chunk_count && (row.skip == nullptr || *row.skip == 0);");
+  }
+
+  std::string_view extent() const { return t_.spec.scheme == Scheme::Rows ? "row.d2" : "row.d1 * row.d2"; }
+
   void extents(std::string_view only_if) {
-    const bool rows = t_.spec.scheme == Scheme::Rows;
-    out_.line("const long long extent = {};", rows ? "row.d2" : "row.d1 * row.d2");
+    out_.line("const long long extent = {};", extent());
     out_.line("const long long begin = chunk.index * {}ll;", kChunk);
     const bool maybe = !only_if.empty();
     out_.line("const unsigned count = {}static_cast<unsigned>(min(extent - begin, {}ll)){};", only_if, kChunk,
@@ -215,7 +225,7 @@ class KernelWriter {
     out_.line("if (!finished[slot]) continue;");
     out_.line("const Chunk chunk = chunks[first + slot];");
     out_.line("const Row& row = rows[chunk.row];");
-    out_.line("const long long extent = {};", t_.spec.scheme == Scheme::Rows ? "row.d2" : "row.d1 * row.d2");
+    out_.line("const long long extent = {};", extent());
     out_.line("const unsigned parts = static_cast<unsigned>((extent + {}) / {});", kChunk - 1, kChunk);
     sums_.fold_partials("static_cast<long long>(chunk.unit) * parts");
     out_.open("if (threadIdx.x == 0)");

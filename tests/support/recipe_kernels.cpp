@@ -5,6 +5,7 @@
 #include "codegen/lower.h"
 #include "compiler/plan.h"
 #include "ir/optimizers/recipe.h"
+#include "runtime/target.h"
 
 #include <set>
 #include <stdexcept>
@@ -64,6 +65,7 @@ std::vector<compiler::StepPlan> plans_of(const ir::Recipe& recipe, const ir::Opt
 std::vector<codegen::KernelSpec> recipe_kernels(ir::Mode mode) {
   compiler::PlanOptions plan_options;
   plan_options.mode = mode;
+  plan_options.target = value_of(runtime::target_traits("sm_90", value_of(runtime::Settings::resolve({}, {}))));
   std::vector<codegen::KernelSpec> kernels;
   std::set<std::string> seen;
   for (const ir::Recipe& recipe : ir::all_recipes())

@@ -47,6 +47,14 @@ __device__ __forceinline__ T* global(T* pointer) {
   return pointer;
 }
 
+/// The same pointer, which the compiler does not recognise: what it points to is read again, and no register holds it
+/// until then.
+template <class T>
+__device__ __forceinline__ const T* reload(const T* pointer) {
+  asm volatile("" : "+l"(pointer));
+  return pointer;
+}
+
 __device__ __forceinline__ float widen(bf16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
 
 /// Towards zero, with the last bit set when anything was lost: rounding the float to 16 bits then gives what one
@@ -184,56 +192,62 @@ stepfuse_muon_pre_p0_bf16_f32(const Chunk* chunks, unsigned chunk_count, const R
   const unsigned group = threadIdx.x / 16, lane = threadIdx.x % 16 * 4;
   __shared__ bool finished[16];
   for (unsigned first = blockIdx.x * 16; first < chunk_count; first += gridDim.x * 16) {
+    double norm_lanes[4] = {};
     // Every thread stays to the end, with nothing to add if its chunk is not there or must be skipped.
-    const Chunk chunk = chunks[min(first + group, chunk_count - 1)];
-    const Row& row = rows[chunk.row];
+    {
+      const Chunk chunk = chunks[min(first + group, chunk_count - 1)];
+      const Row& row = rows[chunk.row];
+      const bool live = first + group < chunk_count && (row.skip == nullptr || *row.skip == 0);
+      const long long extent = row.d1 * row.d2;
+      const long long begin = chunk.index * 4096ll;
+      const unsigned count = live ? static_cast<unsigned>(min(extent - begin, 4096ll)) : 0;
+      const long long origin = chunk.unit * extent + begin;
+      const double* const scalars = global(row.scalars);
+      float* buf_at = global(row.buf) + origin + lane;
+      const float* g_at = global(row.g) + origin + lane;
+      bf16* u_at = global(row.u) + origin + lane;
+      for (unsigned i = lane; i < count; i += 64) {
+        const unsigned j = i;
+        Vec<float> buf_vec, g_vec;
+        Packed<bf16> u_vec = {};
+        if (j + 4 <= count) {
+          buf_vec = *reinterpret_cast<const Vec<float>*>(buf_at);
+          g_vec = *reinterpret_cast<const Vec<float>*>(g_at);
+        } else {
+          load_part(buf_vec, buf_at, j, count);
+          load_part(g_vec, g_at, j, count);
+        }
+#pragma unroll
+        for (unsigned k = 0; k < 4; ++k) {
+          const float s0 = static_cast<float>(scalars[0]);
+          const float s1 = static_cast<float>(scalars[1]);
+          const float buf = buf_vec.at[k];
+          const float g = g_vec.at[k];
+          const float buf_new = lerp(buf, g, s0);
+          const bf16 u_bits = to_bf16(lerp(g, buf_new, s1));
+          const float u = widen(u_bits);
+          if (j + k < count) {
+            norm_lanes[k] = __fma_rn(static_cast<double>(u), static_cast<double>(u), norm_lanes[k]);
+          }
+          buf_vec.at[k] = buf_new;
+          pack(u_vec, k, u_bits);
+        }
+        if (j + 4 <= count) {
+          *reinterpret_cast<Vec<float>*>(buf_at) = buf_vec;
+          *reinterpret_cast<Packed<bf16>*>(u_at) = u_vec;
+        } else {
+          store_part(buf_at, buf_vec, j, count);
+          store_part(u_at, u_vec, j, count);
+        }
+        buf_at += 64;
+        g_at += 64;
+        u_at += 64;
+      }
+    }
+    const Chunk chunk = reload(chunks)[min(first + group, chunk_count - 1)];
+    const Row& row = reload(rows)[chunk.row];
     const bool live = first + group < chunk_count && (row.skip == nullptr || *row.skip == 0);
     const long long extent = row.d1 * row.d2;
-    const long long begin = chunk.index * 4096ll;
-    const unsigned count = live ? static_cast<unsigned>(min(extent - begin, 4096ll)) : 0;
-    const long long origin = chunk.unit * extent + begin;
-    const double* const scalars = global(row.scalars);
-    float* buf_at = global(row.buf) + origin + lane;
-    const float* g_at = global(row.g) + origin + lane;
-    bf16* u_at = global(row.u) + origin + lane;
-    double norm_lanes[4] = {};
-    for (unsigned i = lane; i < count; i += 64) {
-      const unsigned j = i;
-      Vec<float> buf_vec, g_vec;
-      Packed<bf16> u_vec = {};
-      if (j + 4 <= count) {
-        buf_vec = *reinterpret_cast<const Vec<float>*>(buf_at);
-        g_vec = *reinterpret_cast<const Vec<float>*>(g_at);
-      } else {
-        load_part(buf_vec, buf_at, j, count);
-        load_part(g_vec, g_at, j, count);
-      }
-#pragma unroll
-      for (unsigned k = 0; k < 4; ++k) {
-        const float s0 = static_cast<float>(scalars[0]);
-        const float s1 = static_cast<float>(scalars[1]);
-        const float buf = buf_vec.at[k];
-        const float g = g_vec.at[k];
-        const float buf_new = lerp(buf, g, s0);
-        const bf16 u_bits = to_bf16(lerp(g, buf_new, s1));
-        const float u = widen(u_bits);
-        if (j + k < count) {
-          norm_lanes[k] = __fma_rn(static_cast<double>(u), static_cast<double>(u), norm_lanes[k]);
-        }
-        buf_vec.at[k] = buf_new;
-        pack(u_vec, k, u_bits);
-      }
-      if (j + 4 <= count) {
-        *reinterpret_cast<Vec<float>*>(buf_at) = buf_vec;
-        *reinterpret_cast<Packed<bf16>*>(u_at) = u_vec;
-      } else {
-        store_part(buf_at, buf_vec, j, count);
-        store_part(u_at, u_vec, j, count);
-      }
-      buf_at += 64;
-      g_at += 64;
-      u_at += 64;
-    }
     const double norm = fold_lanes<double, add>(norm_lanes);
     const unsigned parts = static_cast<unsigned>(max((extent + 4095) / 4096, 1ll));
     if (lane == 0) {
