@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: The Stepfuse authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the peers other than torch and writes data/dialects.json, coefficients.json and scale_factors.json.
+
+A peer is a module of peers/ with
+  cases()                          the cases, as golden_inputs.case() makes them
+  run(spec, before, grads)         -> ({name: tensor after}, {name: {state: tensor}}), torch tensors
+  exact(spec, param, grads)        -> the parameter afterwards in f64, from reference_f64.py
+  peer(spec), version(spec)        -> who computed the case
+  tolerance(spec)                  -> its tolerance class
+  KNOWN_ANSWERS                    [(case, parameter, index, value, absolute tolerance)], in closed form
+and, where it has them, expected_states(spec, before, grads) -> {name: {state: array}}, for the claim of bit-equality.
+"""
+
+import json
+
+import numpy as np
+import torch
+
+from golden_inputs import case_entry, gradients_by_step, make_inputs, seed
+from golden_io import write_safetensors
+from peers import emerging_peer
+
+PEERS = [emerging_peer]
+
+# How far a peer may be from the reference in f64, relative to the length of the update; storing the parameter comes on
+# top. A peer beyond it means that its rule and ours are not the same.
+#   elementwise  a few roundings of its element type
+#   ns_f32       five to ten iterations, each of which multiplies a rounding by the slope of its polynomial
+#   ns_bf16      2.4e-2 at seven iterations of torch, more for sets with steep first polynomials
+#   ns_f16       the input was rounded to bf16 (2^-9), the iteration has three more bits
+#   soap         eigenvectors in f32: a rounding of the statistics over the gap between the eigenvalues
+#   svd_f32      as ns_f32: a rounding over the smallest singular value
+PEER_ERROR = {"elementwise_f32": 2e-6, "elementwise_bf16": 1e-2, "ns_f32": 5e-5, "ns_bf16": 4e-2, "ns_f16": 1e-2,
+              "soap": 2e-4, "svd_f32": 5e-5}
+UNIT_ROUNDOFF = {"f32": 2.0**-24, "bf16": 2.0**-9}
+
+
+def tensor_entry(name, tensor):
+    dtype = {torch.float32: "F32", torch.bfloat16: "BF16"}[tensor.dtype]
+    return name, dtype, tensor.detach().float().numpy()
+
+
+def tensor_list(spec, before, grads, after, states, exact):
+    dtype = spec["dtype"].upper()
+    tensors = [(f"before.{n}", dtype, p) for n, p in before.items()]
+    for k, by_name in enumerate(grads, start=1):
+        prefix = f"grad.{k}" if spec["gradients"] == "per_step" else "grad"
+        tensors += [(f"{prefix}.{n}", dtype, g) for n, g in by_name.items()]
+    tensors += [tensor_entry(f"after.{n}", p) for n, p in after.items()]
+    tensors += [tensor_entry(f"state.{n}.{k}", v) for n, by_key in states.items() for k, v in by_key.items()]
+    return tensors + [(f"exact.{n}", "F64", p) for n, p in exact.items()]
+
+
+def relative_error(spec, before, after, exact):
+    """The distance of the peer to f64, less what storing the parameter may cost, relative to the update."""
+    storage = 4 * UNIT_ROUNDOFF[spec["dtype"]] * np.sqrt(spec["steps"]) * np.linalg.norm(exact)
+    error = np.linalg.norm(after.detach().double().numpy() - exact)
+    if not np.isfinite(error):
+        return np.inf
+    return max(0.0, error - storage) / max(np.linalg.norm(exact - before), 1e-300)
+
+
+def check_known_answers(peer, spec, after):
+    for _, param, index, value, tolerance in (a for a in peer.KNOWN_ANSWERS if a[0] == spec["name"]):
+        found = float(after[param][index])
+        assert abs(found - value) <= tolerance, f"{spec['name']}: {param}{list(index)} is {found}, not {value}"
+
+
+def same_states(peer, spec, before, grads, states):
+    """Whether our exact definitions give each state of which they say something, bit for bit."""
+    if not hasattr(peer, "expected_states"):
+        return False
+    expected = peer.expected_states(spec, before, grads)
+    return bool(expected) and all(
+        np.array_equal(np.asarray(value).view(np.int32), states[name][key].detach().float().numpy().view(np.int32))
+        for name, by_key in expected.items() for key, value in by_key.items())
+
+
+def generate(peer, spec, folder):
+    before, grads = make_inputs(spec)
+    after, states = peer.run(spec, before, grads)
+    exact = {n: peer.exact(spec, p, gradients_by_step(spec, grads, n)) for n, p in before.items()}
+    check_known_answers(peer, spec, after)
+    tolerance = peer.tolerance(spec)
+    for name in before:
+        error = relative_error(spec, before[name], after[name], exact[name])
+        assert error <= PEER_ERROR[tolerance], f"{spec['name']}: {name} is {error:.2g} from the reference in f64"
+    version = peer.version(spec)
+    metadata = {"peer": peer.peer(spec), "peer_version": version, "torch": torch.__version__.split("+")[0],
+                "numpy": np.__version__, "seed": "none" if spec["given"] else str(seed(spec)),
+                "generator": "tests/golden/generate.py"}
+    tensors = tensor_list(spec, before, grads, after, states, exact)
+    write_safetensors(folder / f"{spec['name']}.safetensors", tensors, metadata)
+    equal = (False, same_states(peer, spec, before, grads, states))
+    return case_entry(spec, peer.peer(spec), tolerance, equal) | {"peer_version": version}
+
+
+def write_cases(folder):
+    """Returns the entries of data/dialects.json."""
+    entries = [generate(peer, spec, folder) for peer in PEERS for spec in peer.cases()]
+    names = [entry["name"] for entry in entries]
+    assert len(set(names)) == len(names), "two cases have one name"
+    known = {answer[0] for peer in PEERS for answer in peer.KNOWN_ANSWERS}
+    assert known <= set(names), f"known answers of no case: {known - set(names)}"
+    return entries
+
+
+def write_tables(folder):
+    """What the packages themselves hold."""
+    coefficients = [entry for peer in PEERS for entry in getattr(peer, "coefficient_sets", list)()]
+    scales = [entry for peer in PEERS for entry in getattr(peer, "scale_factors", list)()]
+    for name, rows in (("coefficients", coefficients), ("scale_factors", scales)):
+        (folder / f"{name}.json").write_text(json.dumps({"version": 1, name: rows}, indent=1) + "\n")

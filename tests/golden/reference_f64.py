@@ -1,0 +1,281 @@
+# SPDX-FileCopyrightText: The Stepfuse authors
+# SPDX-License-Identifier: Apache-2.0
+"""The update rules in f64 from their equations, one function for each rule, named as its paper names it. No peer's code
+is used here: the distance of a peer, and of Stepfuse, to these is the rounding of its own arithmetic.
+
+An orthogonaliser takes the matrix (or a batch of them) that momentum made and returns the update, scale included.
+"""
+
+import itertools
+import math
+
+import numpy as np
+
+# ---- Newton-Schulz --------------------------------------------------------------------------------------------------
+
+SIMPLE = [(3.4445, -4.7750, 2.0315)]
+QUINTIC = [(4.0848, -6.8946, 2.9270), (3.9505, -6.3029, 2.6377), (3.7418, -5.5913, 2.3037), (2.8769, -3.1427, 1.2046),
+           (2.8366, -3.0525, 1.2012)]
+# name: triples, and what follows the last of them
+COEFFICIENTS = {
+    "simple": (SIMPLE, "cycle"),
+    "quintic": (QUINTIC, "cycle"),
+    "polar_express": ([(8.2051, -22.9019, 16.4607), (4.0664, -2.8612, 0.5184), (3.9096, -2.8234, 0.5250),
+                       (3.2856, -2.4153, 0.4853), (2.2779, -1.6198, 0.3985), (1.8726, -1.2307, 0.3585),
+                       (1.8564, -1.2132, 0.3568), (1.8750, -1.2500, 0.3750)], "repeat_last"),
+    "cans": ([(8.4703, -25.1081, 18.6293), (4.1828, -3.1087, 0.5806), (3.9619, -2.9541, 0.5630),
+              (3.2866, -2.4647, 0.5074), (2.2737, -1.6447, 0.4162)], "repeat_last"),
+    "aol": ([(4.0098, -7.0585, 2.4635), (3.4585, -5.5479, 2.5959), (2.7573, -3.2939, 1.4254),
+             (2.7215, -3.0494, 1.3169)], "cycle"),
+    "deepseekv4": (SIMPLE * 8 + [(2.0, -1.5, 0.5)] * 2, "repeat_last"),
+}
+# Polar Express of dion (the safety factor 1.02 is inside all but the last) and, before its division, of gram-newton-schulz.
+POLAR_EXPRESS_DION = [(8.156554524902461, -22.48329292557795, 15.878769915207462),
+                      (4.042929935166739, -2.808917465908714, 0.5000178451051316),
+                      (3.8916678022926607, -2.772484153217685, 0.5060648178503393),
+                      (3.285753657755655, -2.3681294933425376, 0.46449024233003106),
+                      (2.3465413258596377, -1.7097828382687081, 0.42323551169305323)]
+POLAR_EXPRESS_RAW = [(8.28721201814563, -23.595886519098837, 17.300387312530933),
+                     (4.107059111542203, -2.9478499167379106, 0.5448431082926601),
+                     (3.9486908534822946, -2.908902115962949, 0.5518191394370137),
+                     (3.3184196573706015, -2.488488024314874, 0.51004894012372),
+                     (2.300652019954817, -1.6689039845747493, 0.4188073119525673)]
+
+
+def with_safety(triples, factor):
+    """p(s / factor), written as a polynomial in s."""
+    return [(a / factor, b / factor**3, c / factor**5) for a, b, c in triples]
+
+
+def triples_for(coefficient_type, steps):
+    """One triple for each iteration."""
+    triples, after_last = COEFFICIENTS[coefficient_type]
+    endless = itertools.cycle(triples) if after_last == "cycle" else itertools.chain(triples, itertools.repeat(triples[-1]))
+    return list(itertools.islice(endless, steps))
+
+
+def clamped(norm, eps):
+    return np.maximum(norm, eps)
+
+
+def added(norm, eps):
+    return norm + eps
+
+
+def added_to_102_percent(norm, eps):
+    return 1.02 * norm + eps
+
+
+def newton_schulz(matrix, triples, eps, guard=clamped):
+    """X <- a X + (b A + c A A) X with A = X X^T, on the shorter side, after division by the Frobenius norm."""
+    tall = matrix.shape[-2] > matrix.shape[-1]
+    x = np.swapaxes(matrix, -1, -2) if tall else matrix
+    x = x / guard(np.sqrt(np.sum(x * x, axis=(-2, -1), keepdims=True)), eps)
+    for a, b, c in triples:
+        gram = x @ np.swapaxes(x, -1, -2)
+        x = a * x + (b * gram + c * (gram @ gram)) @ x
+    return np.swapaxes(x, -1, -2) if tall else x
+
+
+def polar_factor(matrix):
+    """The nearest orthogonal matrix, and the singular values."""
+    left, singular, right = np.linalg.svd(matrix, full_matrices=False)
+    return left @ right, singular
+
+
+# ---- scales ---------------------------------------------------------------------------------------------------------
+
+SCALES = {
+    "shape_scaling": lambda rows, columns: math.sqrt(max(1, rows / columns)),
+    "spectral": lambda rows, columns: math.sqrt(max(rows, columns)),
+    "unit_rms_norm": lambda rows, columns: math.sqrt(rows / columns),
+    "match_rms_adamw": lambda rows, columns: 0.2 * math.sqrt(max(rows, columns)),
+    "none": lambda rows, columns: 1.0,
+}
+
+
+def scale(mode, shape):
+    return SCALES[mode](shape[-2], shape[-1])
+
+
+# ---- momentum, decay, Muon ------------------------------------------------------------------------------------------
+
+
+def momentum_lerp(buffer, grad, momentum, nesterov):
+    """M <- mu M + (1 - mu) G. Returns M, and what the update is made of."""
+    buffer = momentum * buffer + (1 - momentum) * grad
+    return buffer, (momentum * buffer + (1 - momentum) * grad) if nesterov else buffer
+
+
+def momentum_sum(buffer, grad, momentum, nesterov):
+    """M <- mu M + G."""
+    buffer = momentum * buffer + grad
+    return buffer, (momentum * buffer + grad) if nesterov else buffer
+
+
+def decayed(param, grad, lr, weight_decay, method):
+    """Decay as a step of its own: returns the parameter and the gradient after it."""
+    if method == "l2":
+        return param, grad + weight_decay * param
+    strength = {"decoupled": lr, "independent": 1.0, "palm": lr * lr}[method] * weight_decay
+    return (1 - strength) * param, grad
+
+
+def cautious_decay(param, update, lr, weight_decay):
+    """Decay only where the update does not already push the parameter away from 0."""
+    return param - lr * weight_decay * param * (param * update >= 0)
+
+
+def muon(param, grads, orthogonalise, *, lr, momentum, weight_decay, form=momentum_lerp, nesterov=False,
+         weight_decay_method="decoupled", second_moment=None, cautious=False):
+    """Returns the parameter after one step for each gradient. second_moment(update, gradient, momentum) -> update."""
+    param, buffer = param.astype(np.float64), np.zeros(param.shape)
+    for grad in (g.astype(np.float64) for g in grads):
+        if not cautious:
+            param, grad = decayed(param, grad, lr, weight_decay, weight_decay_method)
+        buffer, direction = form(buffer, grad, momentum, nesterov)
+        update = orthogonalise(direction)
+        if second_moment is not None:
+            update = second_moment(update, grad, direction)
+        if cautious:
+            param = cautious_decay(param, update, lr, weight_decay)
+        param = param - lr * update
+    return param
+
+
+# ---- second moments of Muon: each makes a function with a state of its own -------------------------------------------
+
+
+def adamuon(beta2, eps):
+    moment = 0.0
+
+    def normalise(update, grad, direction):
+        nonlocal moment
+        moment = beta2 * moment + (1 - beta2) * update**2
+        return update / (np.sqrt(moment) + eps)
+
+    return normalise
+
+
+def normuon_by_shape(beta2, eps):
+    """Second moment of each row, of each column where the matrix is wide; the Frobenius norm is kept."""
+    moment = 0.0
+
+    def normalise(update, grad, direction):
+        nonlocal moment
+        axis = -1 if update.shape[-2] >= update.shape[-1] else -2
+        moment = beta2 * moment + (1 - beta2) * np.mean(update**2, axis=axis, keepdims=True)
+        normalised = update / np.sqrt(np.maximum(moment, eps))
+        return normalised * np.linalg.norm(update) / max(np.linalg.norm(normalised), eps)
+
+    return normalise
+
+
+def normuon_by_row(beta2, eps):
+    moment = 0.0
+
+    def normalise(update, grad, direction):
+        nonlocal moment
+        moment = beta2 * moment + (1 - beta2) * np.mean(update**2, axis=-1, keepdims=True)
+        normalised = update / (np.sqrt(moment) + eps)
+        norms = [np.sqrt(np.sum(x * x, axis=(-2, -1), keepdims=True)) for x in (update, normalised)]
+        return normalised * norms[0] / np.maximum(norms[1], eps)
+
+    return normalise
+
+
+def namo(beta2, eps):
+    """One factor for the whole matrix: the norm of the direction over the root mean square of the gradients' norms."""
+    moment = 0.0
+
+    def normalise(update, grad, direction):
+        nonlocal moment
+        moment = beta2 * moment + (1 - beta2) * np.sum(grad**2)
+        return update * np.linalg.norm(direction) / (np.sqrt(moment) + eps)
+
+    return normalise
+
+
+# ---- elementwise rules ----------------------------------------------------------------------------------------------
+
+
+def elementwise(param, grads, direction, *, lr, weight_decay, weight_decay_method="decoupled", cautious=False):
+    """direction(gradient, step) -> update, with a state of its own."""
+    param = param.astype(np.float64)
+    for step, grad in enumerate((g.astype(np.float64) for g in grads), start=1):
+        if not cautious:
+            param, grad = decayed(param, grad, lr, weight_decay, weight_decay_method)
+        update = direction(grad, step)
+        if cautious:
+            param = cautious_decay(param, update, lr, weight_decay)
+        param = param - lr * update
+    return param
+
+
+def lion(betas):
+    m = 0.0
+
+    def direction(grad, step):
+        nonlocal m
+        update = np.sign(betas[0] * m + (1 - betas[0]) * grad)
+        m = betas[1] * m + (1 - betas[1]) * grad
+        return update
+
+    return direction
+
+
+def nesterov_or_plain(m, grad, beta, step, correct_bias, nesterov):
+    now, next_step = (1 - beta**step, 1 - beta ** (step + 1)) if correct_bias else (1.0, 1.0)
+    return beta * m / next_step + (1 - beta) * grad / now if nesterov else m / now
+
+
+def signum(momentum, correct_bias, nesterov, use_shape_scaling):
+    m = 0.0
+
+    def direction(grad, step):
+        nonlocal m
+        m = momentum * m + (1 - momentum) * grad
+        size = 2 / sum(grad.shape) if use_shape_scaling else 1.0
+        return size * np.sign(nesterov_or_plain(m, grad, momentum, step, correct_bias, nesterov))
+
+    return direction
+
+
+def adam(betas, eps, correct_bias=True, nesterov=False):
+    m = v = 0.0
+
+    def direction(grad, step):
+        nonlocal m, v
+        m = betas[0] * m + (1 - betas[0]) * grad
+        v = betas[1] * v + (1 - betas[1]) * grad**2
+        numerator = nesterov_or_plain(m, grad, betas[0], step, correct_bias, nesterov)
+        return numerator / (np.sqrt(v / (1 - betas[1] ** step if correct_bias else 1.0)) + eps)
+
+    return direction
+
+
+def moonlight_adam(betas, eps):
+    """As Adam, but eps is added to the root before the correction of its bias."""
+    m = v = 0.0
+
+    def direction(grad, step):
+        nonlocal m, v
+        m = betas[0] * m + (1 - betas[0]) * grad
+        v = betas[1] * v + (1 - betas[1]) * grad**2
+        return m / (eps + np.sqrt(v)) * np.sqrt(1 - betas[1] ** step) / (1 - betas[0] ** step)
+
+    return direction
+
+
+def laprop(betas, eps, correct_bias=True):
+    """Adam with the division before the first moment."""
+    m = v = 0.0
+
+    def direction(grad, step):
+        nonlocal m, v
+        corrections = [1 - beta**step if correct_bias else 1.0 for beta in betas]
+        v = betas[1] * v + (1 - betas[1]) * grad**2
+        m = betas[0] * m + (1 - betas[0]) * grad / (np.sqrt(v / corrections[1]) + eps)
+        return m / corrections[0]
+
+    return direction
