@@ -102,3 +102,11 @@ def muon_buffer(ops, grads, momentum):
     for grad in grads:
         buffer = ops.lerp(buffer, grad, 1 - momentum)
     return {"momentum_buffer": buffer}
+
+
+def muon_sum_buffer(ops, grads, momentum, key="momentum_buffer"):
+    """The same in the sum form: two roundings."""
+    buffer = np.zeros_like(grads[0])
+    for grad in grads:
+        buffer = ops.axpy(1, grad, ops.mul(buffer, momentum))
+    return {key: buffer}

@@ -122,7 +122,7 @@ def decayed(param, grad, lr, weight_decay, method):
 
 
 def cautious_decay(param, update, lr, weight_decay):
-    """Decay only where the update does not already push the parameter away from 0."""
+    """Decay only where the update moves the parameter towards 0, or one of the two is 0."""
     return param - lr * weight_decay * param * (param * update >= 0)
 
 
