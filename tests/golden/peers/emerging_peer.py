@@ -5,13 +5,13 @@
 import importlib.metadata
 
 import numpy as np
-import torch
 from emerging_optimizers.orthogonalized_optimizers import muon, muon_utils
 from emerging_optimizers.registry import get_optimizer_cls
 
 import exact as definitions
 import reference_f64 as reference
 from golden_inputs import case, gradients_by_step, parsed_options
+from peers.torch_step import step_torch_optimizer
 
 VERSION = "0.3.0"
 EPS = 1e-7  # of the normalisation; not an argument of any optimizer
@@ -97,12 +97,46 @@ KNOWN_ANSWERS = [
     ("emerging_muon_tall_and_wide", "wide", (0, 0), -0.722876 * 3**0.5, 3e-6),
     ("emerging_muon_independent_lr_0", "w", (1, 1), 3.0, 0.0),
     ("emerging_muon_decay_base_lr", "w", (0, 0), 0.8791889, 1e-6),
+    # No bias is corrected: o / sqrt((1 - beta2) o^2) = 2 for any o.
+    ("emerging_adamuon_first_step", "one", (0, 0), -0.2, 1e-6),
 ]
+
+
+def adaptive_option_sets(method):
+    yield "defaults", 1, {}
+    yield "nesterov", 3, {"nesterov": "true"}
+    yield "eps", 3, {"eps": "0.1", "beta2": "0.8"}
+    yield "shape_scaling", 3, {"scale_mode": "shape_scaling", "extra_scale_factor": "0.229416"}
+    yield "unit_rms_norm", 1, {"scale_mode": "unit_rms_norm"}
+    yield "palm", 3, {"weight_decay_method": "palm", "weight_decay": "0.5", "lr": "0.1"}
+    if method != "namo":
+        yield "l2", 3, {"weight_decay_method": "l2", "weight_decay": "0.1"}
+
+
+def adaptive_muon_cases():
+    for method in ("adamuon", "normuon", "namo"):
+        base = {"recipe": "adaptive_muon", "preset": "emerging", "moment2_method": method}
+        common = {"lr": "0.05", "momentum": "0.9", "weight_decay": "0.01", "fp32_matmul_prec": "highest"}
+        # adamuon's first step is the sign of each element but for eps, so a rounding decides those next to 0.
+        soft = {"eps": "0.1"} if method == "adamuon" else {}
+        yield case(f"emerging_{method}_all_shapes", shapes=ALL_SHAPES, steps=2, **base, **common, **soft)
+        yield case(f"emerging_{method}_20_steps", shapes=TINY, steps=20, gradients="per_step", **base, **common)
+        yield case(f"emerging_{method}_medium", shapes=PAIR, steps=3, gradients="per_step", **base,
+                   **(common | soft | {"fp32_matmul_prec": "medium"}))
+        for name, steps, options in adaptive_option_sets(method):
+            yield case(f"emerging_{method}_{name}", shapes=PAIR, steps=steps, gradients="per_step" if steps > 1 else "one",
+                       **base, **(common | options))
+        # The scale is applied once, after the second moment: reference case A12.
+        yield case(f"emerging_{method}_table", shapes={"8x2": (8, 2), "2x8": (2, 8)}, **base,
+                   **(common | {"weight_decay": "0"}))
+    yield case("emerging_adamuon_first_step", "adaptive_muon", given={"one": (np.zeros((1, 1)), [[2.0]])}, lr="0.1",
+               preset="emerging", momentum="0", weight_decay="0", fp32_matmul_prec="highest", beta2="0.75")
 
 
 def cases():
     yield from muon_cases()
     yield from known_cases()
+    yield from adaptive_muon_cases()
 
 
 # ---- running the package --------------------------------------------------------------------------------------------
@@ -123,28 +157,16 @@ def run(spec, before, grads):
     return step_torch_optimizer(spec, before, grads, lambda params: get_optimizer_cls(spec["recipe"])(params, **options))
 
 
-def step_torch_optimizer(spec, before, grads, make):
-    """Steps an optimizer of torch's interface. Each parameter has an optimizer to itself."""
-    kind = torch.bfloat16 if spec["dtype"] == "bf16" else torch.float32
-    after, states = {}, {}
-    for name, value in before.items():
-        param = torch.nn.Parameter(torch.from_numpy(value.copy()).to(kind))
-        optimizer = make([param])
-        for grad in gradients_by_step(spec, grads, name):
-            param.grad = torch.from_numpy(grad.copy()).to(kind)
-            optimizer.step()
-        after[name] = param.detach()
-        states[name] = {k: torch.as_tensor(v).float() if k == "step" else v for k, v in optimizer.state[param].items()}
-    return after, states
-
-
 # ---- the same in f64 ------------------------------------------------------------------------------------------------
 
-# What each constructor assumes, from the signatures (checked against them by check_defaults).
+# What each constructor assumes (write_tables checks this against the signatures).
 DEFAULTS = {
     "muon": dict(lr=3e-4, momentum=0.95, weight_decay=0.01, nesterov=False, weight_decay_method="decoupled",
                  fp32_matmul_prec="medium", coefficient_type="quintic", num_ns_steps=5, scale_mode="spectral",
                  extra_scale_factor=1.0),
+    "adaptive_muon": dict(nesterov=False, weight_decay_method="decoupled", fp32_matmul_prec="medium",
+                          coefficient_type="quintic", num_ns_steps=5, scale_mode="spectral", extra_scale_factor=1.0,
+                          moment2_method="adamuon", beta2=0.95, eps=1e-8),
 }
 
 
@@ -162,9 +184,20 @@ def orthogonaliser(options, factor):
     return lambda matrix: factor * reference.newton_schulz(matrix, triples, EPS)
 
 
+SECOND_MOMENTS = {"adamuon": reference.adamuon, "normuon": reference.normuon_by_shape, "namo": reference.namo}
+
+
+def scaled_second_moment(options, factor):
+    normalise = SECOND_MOMENTS[options["moment2_method"]](options["beta2"], options["eps"])
+    return lambda update, grad, direction: factor * normalise(update, grad, direction)
+
+
 def exact(spec, param, grads):
     options = options_of(spec)
     factor = options["extra_scale_factor"] * reference.scale(options["scale_mode"], param.shape)
+    if spec["recipe"] == "adaptive_muon":
+        return reference.muon(param, grads, orthogonaliser(options, 1.0), **momentum_options(options),
+                              second_moment=scaled_second_moment(options, factor))
     return reference.muon(param, grads, orthogonaliser(options, factor), **momentum_options(options))
 
 
@@ -205,3 +238,8 @@ def scale_factors():
             assert value == reference.SCALES[mode](rows, columns) == KNOWN_SCALES[mode, rows, columns]
             yield {"package": "emerging-optimizers", "version": VERSION, "mode": mode, "rows": rows,
                    "columns": columns, "factor": value}
+
+
+def constructors():
+    for recipe, defaults in DEFAULTS.items():
+        yield "emerging-optimizers", VERSION, recipe, get_optimizer_cls(recipe), defaults

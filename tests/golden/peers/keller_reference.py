@@ -10,6 +10,8 @@ import reference_f64 as reference
 from golden_inputs import case, gradients_by_step, parsed_options
 from peers import transcription
 
+PACKAGE = "keller"
+VERSION = "2025-11"  # the month of the code that was transcribed
 DEFAULTS = {
     "muon": dict(lr=0.02, weight_decay=0.0, momentum=0.95),
     "adam": dict(lr=3e-4, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0),
@@ -65,7 +67,7 @@ def peer(spec):
 
 
 def version(spec):
-    return "2025-11"
+    return VERSION
 
 
 def options_of(spec):
@@ -131,5 +133,5 @@ def scale_factors():
     for rows, columns, known in ((8, 2, 2.0), (2, 8, 1.0), (64, 9, 2.666667), (97, 37, (97 / 37) ** 0.5)):
         factor = reference.SCALES["shape_scaling"](rows, columns)
         assert abs(factor - known) < 1e-6
-        yield {"package": "keller", "version": "2025-11", "mode": "shape_scaling", "rows": rows, "columns": columns,
+        yield {"package": PACKAGE, "version": VERSION, "mode": "shape_scaling", "rows": rows, "columns": columns,
                "factor": factor}

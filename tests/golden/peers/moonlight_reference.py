@@ -10,6 +10,8 @@ import reference_f64 as reference
 from golden_inputs import case, gradients_by_step, parsed_options
 from peers import transcription
 
+PACKAGE = "moonlight"
+VERSION = "2025-08"  # the month of the code that was transcribed
 DEFAULTS = {
     "muon": dict(lr=1e-3, wd=0.1, momentum=0.95, nesterov=True, ns_steps=5),
     "adamw": dict(lr=1e-3, wd=0.1, adamw_betas=(0.9, 0.95), adamw_eps=1e-8),
@@ -58,7 +60,7 @@ def peer(spec):
 
 
 def version(spec):
-    return "2025-08"
+    return VERSION
 
 
 def options_of(spec):
@@ -119,5 +121,5 @@ def scale_factors():
     for rows, columns, known in ((8, 2, 0.565685), (2, 8, 0.565685), (97, 37, 0.2 * 97**0.5)):
         factor = reference.SCALES["match_rms_adamw"](rows, columns)
         assert abs(factor - known) < 1e-6
-        yield {"package": "moonlight", "version": "2025-08", "mode": "match_rms_adamw", "rows": rows,
+        yield {"package": PACKAGE, "version": VERSION, "mode": "match_rms_adamw", "rows": rows,
                "columns": columns, "factor": factor}
