@@ -14,7 +14,8 @@ SMALL = {"block.weight": (17, 33), "block.bias": (7,), "scale": (1,), "zero_dim"
 
 
 def case(name, recipe, shapes=None, steps=1, dtype="f32", gradients="one", given=None, preset=None, **options):
-    """`options` in the spelling of the command line. `given`: {name: (before, grad)} in place of random values."""
+    """`options` in the spelling of the command line. `given`: {name: (before, gradient)} in place of random values, with
+    a list of gradients if there is one per step."""
     return {
         "name": name,
         "recipe": recipe,
@@ -51,7 +52,9 @@ def make_inputs(spec):
     """Returns {name: before} and a list of {name: gradient}, one per distinct gradient."""
     if spec["given"]:
         before = {n: to_storage(p, spec["dtype"]) for n, (p, _) in spec["given"].items()}
-        return before, [{n: to_storage(g, spec["dtype"]) for n, (_, g) in spec["given"].items()}]
+        given = {n: g if spec["gradients"] == "per_step" else [g] for n, (_, g) in spec["given"].items()}
+        count = len(next(iter(given.values())))
+        return before, [{n: to_storage(g[k], spec["dtype"]) for n, g in given.items()} for k in range(count)]
     rng = np.random.default_rng(seed(spec))
     before = {n: to_storage(0.1 * rng.standard_normal(s), spec["dtype"]) for n, s in spec["shapes"].items()}
     count = spec["steps"] if spec["gradients"] == "per_step" else 1

@@ -267,15 +267,67 @@ def moonlight_adam(betas, eps):
     return direction
 
 
-def laprop(betas, eps, correct_bias=True):
-    """Adam with the division before the first moment."""
-    m = v = 0.0
+# ---- SOAP -----------------------------------------------------------------------------------------------------------
 
-    def direction(grad, step):
-        nonlocal m, v
-        corrections = [1 - beta**step if correct_bias else 1.0 for beta in betas]
-        v = betas[1] * v + (1 - betas[1]) * grad**2
-        m = betas[0] * m + (1 - betas[0]) * grad / (np.sqrt(v / corrections[1]) + eps)
-        return m / corrections[0]
 
-    return direction
+def descending_eigenbasis(factor):
+    return np.linalg.eigh(factor)[1][:, ::-1]
+
+
+def orthogonal_iteration(factor, basis, steps):
+    for _ in range(steps):
+        basis = np.linalg.qr(factor @ basis)[0]
+    return basis
+
+
+def rayleigh(factor, basis):
+    """The diagonal of Q^T F Q: what the eigenvalues of F are if Q is nearly its basis."""
+    return np.sum((factor @ basis) * basis, axis=0)
+
+
+def kronecker_statistics(grad, factors, bases, eps, kl):
+    """What L and R average: G G^T and G^T G, each weighted by the inverse of the other factor in KL-Shampoo."""
+    if not kl:
+        return grad @ grad.T, grad.T @ grad
+    inverses = []
+    for factor, basis in zip(factors, bases):
+        inverses.append((basis / np.maximum(rayleigh(factor, basis), eps)) @ basis.T / len(factor))
+    return grad @ inverses[1] @ grad.T, grad.T @ inverses[0] @ grad
+
+
+def refreshed_bases(factors, bases, v, use_eigh, power_iter_steps):
+    """The new bases, and the second moment with its rows and columns in the order of the eigenvalues."""
+    orders = [np.argsort(-rayleigh(factor, basis), kind="stable") for factor, basis in zip(factors, bases)]
+    v = v[orders[0]][:, orders[1]]
+    if use_eigh:
+        return [descending_eigenbasis(factor) for factor in factors], v
+    return [orthogonal_iteration(factor, basis[:, order], power_iter_steps)
+            for factor, basis, order in zip(factors, bases, orders)], v
+
+
+def soap(param, grads, *, lr, betas, shampoo_beta, eps, weight_decay, weight_decay_method, nesterov, correct_bias,
+         use_eigh, power_iter_steps, max_update_rms, use_kl_shampoo, correct_shampoo_beta_bias):
+    """Adam in the eigenbasis of Shampoo's factors, which is refreshed at every step, the first time by eigh."""
+    rows, columns = param.shape
+    param, m, v = param.astype(np.float64), np.zeros(param.shape), np.zeros(param.shape)
+    factors, bases = [np.zeros((rows, rows)), np.zeros((columns, columns))], [np.eye(rows), np.eye(columns)]
+    for step, grad in enumerate((g.astype(np.float64) for g in grads), start=1):
+        beta = shampoo_beta
+        if correct_shampoo_beta_bias:
+            beta = 1 - (1 - shampoo_beta) / (1 - shampoo_beta**step)
+        statistics = kronecker_statistics(grad, factors, bases, eps, use_kl_shampoo)
+        factors = [beta * factor + (1 - beta) * now for factor, now in zip(factors, statistics)]
+        m = bases[0] @ m @ bases[1].T
+        bases, v = refreshed_bases(factors, bases, v, use_eigh or step == 1, power_iter_steps)
+        m = bases[0].T @ m @ bases[1]
+        param, grad = decayed(param, grad, lr, weight_decay, weight_decay_method)
+        projected = bases[0].T @ grad @ bases[1]
+        m = betas[0] * m + (1 - betas[0]) * projected
+        v = betas[1] * v + (1 - betas[1]) * projected**2
+        direction = nesterov_or_plain(m, projected, betas[0], step, correct_bias, nesterov)
+        direction = direction / (np.sqrt(v / (1 - betas[1] ** step if correct_bias else 1.0)) + eps)
+        update = bases[0] @ direction @ bases[1].T
+        if max_update_rms > 0:
+            update = update * min(1.0, max_update_rms / (np.sqrt(np.mean(update**2)) + 1e-7))
+        param = param - lr * update
+    return param

@@ -71,11 +71,18 @@ def cases():
         yield case(f"dion_{recipe}_cautious", steps=3, gradients="per_step", weight_decay="0.5", cautious_wd="true",
                    **base)
         yield case(f"dion_{recipe}_bf16", steps=3, gradients="per_step", dtype="bf16", **base)
+        # Reference case A27: a rate of 0 changes nothing but the moments.
+        yield case(f"dion_{recipe}_lr_0", given={"p": ([1.0, 2.0], [0.0, 0.5])}, lr="0", **base)
 
 
 # The norm plus 1e-8 divides: a norm of 1e-8 enters as 1/2, and one of 1e-7 as 1/1.1. Quintic takes 1/2 to 0.985869.
 KNOWN_EXACT = [("dion_muon_norm_1e-8", "one", (0, 0), -0.985869, 1e-6)]
-KNOWN_ANSWERS = [("dion_muon_norm_1e-8", "one", (0, 0), -0.985869, 0.02)]
+KNOWN_ANSWERS = [
+    ("dion_muon_norm_1e-8", "one", (0, 0), -0.985869, 0.02),
+    ("dion_adamw_lr_0", "p", (0,), 1.0, 0.0),
+    ("dion_adamw_lr_0", "p", (1,), 2.0, 0.0),
+    ("dion_lion_lr_0", "p", (1,), 2.0, 0.0),
+]
 
 # ---- transcription --------------------------------------------------------------------------------------------------
 

@@ -201,12 +201,15 @@ def exact(spec, param, grads):
     return reference.muon(param, grads, orthogonaliser(options, factor), **momentum_options(options))
 
 
-def expected_states(spec, before, grads):
-    options = options_of(spec)
+def expected_buffers(spec, before, grads, options):
     if options.get("weight_decay_method") == "l2":
         return {}  # the buffer holds the parameter, which went through matrix products
     return {n: definitions.muon_buffer(definitions.Ops(spec["dtype"]), gradients_by_step(spec, grads, n),
                                        options["momentum"]) for n in before}
+
+
+def expected_states(spec, before, grads):
+    return expected_buffers(spec, before, grads, options_of(spec))
 
 
 def tolerance(spec):
