@@ -71,6 +71,9 @@ def known_cases():
                    fp32_matmul_prec="highest", given={"one": (zero, [[norm]]), "w": (0 * PAD, norm / 5 * PAD)},
                    coefficient_type="simple")
     yield case("emerging_muon_norm_1e-9_quintic", "muon", given={"one": (zero, [[1e-9]])}, **RAW)
+    # Reference case A06: over the norm of the whole matrix the first value is 1; 1.3 would make the iteration diverge.
+    yield case("emerging_muon_whole_norm", "muon", given={"w": (np.zeros((2, 2)), np.diag([1.3, 0.0]))},
+               coefficient_type="simple", scale_mode="shape_scaling", **RAW)
     yield case("emerging_muon_zero_gradient", "muon", given={"w": (PAD, 0 * PAD)}, preset="emerging", lr="0.1",
                weight_decay="0.1")
     yield case("emerging_muon_tall_and_wide", "muon", given={"tall": (0 * PAD, PAD), "wide": (0 * PAD.T, PAD.T)},
@@ -92,6 +95,8 @@ KNOWN_ANSWERS = [
     ("emerging_muon_norm_1e-7", "one", (0, 0), -0.696436, 1e-6),
     ("emerging_muon_norm_1e-7", "w", (1, 1), -1.119204 * 3**0.5, 3e-6),
     ("emerging_muon_norm_1e-8", "one", (0, 0), -0.712120, 1e-6),
+    ("emerging_muon_whole_norm", "w", (0, 0), -0.696436, 1e-6),
+    ("emerging_muon_whole_norm", "w", (1, 1), 0.0, 0.0),
     ("emerging_muon_zero_gradient", "w", (1, 1), 4 * 0.99, 1e-6),
     ("emerging_muon_tall_and_wide", "tall", (1, 1), -1.119204 * 3**0.5, 3e-6),
     ("emerging_muon_tall_and_wide", "wide", (0, 0), -0.722876 * 3**0.5, 3e-6),

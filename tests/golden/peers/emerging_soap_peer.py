@@ -40,6 +40,7 @@ def option_sets():
     yield "no_shampoo_correction", {"correct_shampoo_beta_bias": "false"}
     yield "nesterov", {"nesterov": "true"}
     yield "max_update_rms", {"max_update_rms": "0.1"}
+    yield "max_update_rms_unreached", {"max_update_rms": "100"}
     yield "betas", {"betas": "0.8,0.9", "shampoo_beta": "0.8"}
     yield "l2", {"weight_decay": "0.1", "weight_decay_method": "l2"}
     yield "independent", {"weight_decay": "0.1", "weight_decay_method": "independent"}
