@@ -8,11 +8,12 @@ A peer is a module of peers/ with
   exact(spec, param, grads)        -> the parameter afterwards in f64, from reference_f64.py
   peer(spec), version(spec)        -> who computed the case
   tolerance(spec)                  -> its tolerance class
-  KNOWN_ANSWERS, KNOWN_EXACT       [(case, parameter, index, value, absolute tolerance)] in closed form, of the peer and,
-                                   where the peer rounds too coarsely to tell, of the reference in f64
+  KNOWN_ANSWERS, KNOWN_EXACT       [(case, parameter, index, value, absolute tolerance)] in closed form, of the peer,
+                                   and of the reference in f64 where the peer rounds too coarsely to tell
 and, where it has them,
-  expected_parameters(spec, before, grads) -> {name: array}, expected_states(...) -> {name: {state: array}}, by our exact
-                                   definitions, for the claims of bit-equality
+  expected_parameters(spec, before, grads)   -> {name: array}, and
+  expected_states(spec, before, grads)       -> {name: {state: array}}, both by our exact definitions, for the claims of
+                                   bit-equality
   constructors(), coefficient_sets(), scale_factors()   the tables
 """
 
@@ -24,8 +25,8 @@ import torch
 
 from golden_inputs import case_entry, gradients_by_step, make_inputs, seed
 from golden_io import write_safetensors
-from peers import (dion_reference, emerging_peer, emerging_polar_peer, emerging_scalar_peer, emerging_soap_peer, gns_peer,
-                   keller_reference, megatron_peer, moonlight_reference)
+from peers import (dion_reference, emerging_peer, emerging_polar_peer, emerging_scalar_peer, emerging_soap_peer,
+                   gns_peer, keller_reference, megatron_peer, moonlight_reference)
 
 PEERS = [emerging_peer, emerging_scalar_peer, emerging_polar_peer, emerging_soap_peer, megatron_peer, gns_peer,
          keller_reference, moonlight_reference, dion_reference]
@@ -35,14 +36,15 @@ PEERS = [emerging_peer, emerging_scalar_peer, emerging_polar_peer, emerging_soap
 #   elementwise  a few roundings of its element type
 #   ns_f32       five to ten iterations, each of which multiplies a rounding by the slope of its polynomial
 #   ns_bf16      2.4e-2 at seven iterations of torch, more for sets with steep first polynomials
-#   ns_bf16_each the published b * A + c * A @ A and a * X + B @ X round each product and each sum to bf16 by itself: four
-#                roundings more an iteration, which `simple` and five steps of Polar Express, not yet settled, amplify
+#   ns_bf16_each the published b * A + c * A @ A and a * X + B @ X round each product and each sum to bf16 by itself:
+#                four roundings more an iteration, which `simple` and five steps of Polar Express, not yet settled,
+#                amplify
 #   ns_f16       the input and the update are rounded to bf16 (2^-9), which the slope of Polar Express at 1 amplifies
-#   soap         eigenvectors in f32: a rounding of the statistics over the gap between the eigenvalues; half of what two
-#                implementations may differ by
+#   soap         eigenvectors in f32: a rounding of the statistics over the gap between the eigenvalues; half of what
+#                two implementations may differ by
 #   svd_f32      as ns_f32: a rounding over the smallest singular value
-PEER_ERROR = {"elementwise_f32": 2e-6, "elementwise_bf16": 1e-2, "ns_f32": 5e-5, "ns_bf16": 4e-2, "ns_bf16_each": 1e-1, "ns_f16": 2e-2,
-              "soap": 1e-4, "soap_bf16": 1e-2, "svd_f32": 5e-5}
+PEER_ERROR = {"elementwise_f32": 2e-6, "elementwise_bf16": 1e-2, "ns_f32": 5e-5, "ns_bf16": 4e-2, "ns_bf16_each": 1e-1,
+              "ns_f16": 2e-2, "soap": 1e-4, "soap_bf16": 1e-2, "svd_f32": 5e-5}
 UNIT_ROUNDOFF = {"f32": 2.0**-24, "bf16": 2.0**-9}
 
 
@@ -86,7 +88,7 @@ def bit_claims(peer, spec, before, grads, after, states):
     parameters = getattr(peer, "expected_parameters", lambda *_: {})(spec, before, grads)
     expected = getattr(peer, "expected_states", lambda *_: {})(spec, before, grads)
     return (bool(parameters) and all(same_bits(p, after[n]) for n, p in parameters.items()),
-            bool(expected) and all(same_bits(v, states[n][k]) for n, by_key in expected.items() for k, v in by_key.items()))
+            bool(expected) and all(same_bits(v, states[n][k]) for n, e in expected.items() for k, v in e.items()))
 
 
 def generate(peer, spec, folder):
@@ -122,7 +124,8 @@ def write_cases(folder):
 def signature(package, version, recipe, optimizer, assumed):
     """The arguments of a constructor in its order; one without a default has to be given. `assumed`: what the reference
     in f64 takes the defaults to be."""
-    parameters = [p for p in inspect.signature(optimizer.__init__).parameters.values() if p.name not in ("self", "params")]
+    parameters = inspect.signature(optimizer.__init__).parameters.values()
+    parameters = [p for p in parameters if p.name not in ("self", "params")]
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
     wrong = {name: defaults[name] for name, value in assumed.items() if defaults[name] != value}
     assert not wrong, f"{package}'s {recipe} has other defaults: {wrong}"

@@ -14,8 +14,8 @@ SMALL = {"block.weight": (17, 33), "block.bias": (7,), "scale": (1,), "zero_dim"
 
 
 def case(name, recipe, shapes=None, steps=1, dtype="f32", gradients="one", given=None, preset=None, **options):
-    """`options` in the spelling of the command line. `given`: {name: (before, gradient)} in place of random values, with
-    a list of gradients if there is one per step."""
+    """`options` in the spelling of the command line. `given`: {name: (before, gradient)} in place of random values, a
+    list of gradients if there is one per step."""
     return {
         "name": name,
         "recipe": recipe,
@@ -75,7 +75,7 @@ WORDS = {"true": True, "false": False, "none": None}
 
 
 def parse_option(key, text):
-    """A value as the command line spells it: true, false, none, a number, numbers with commas between them, or a word."""
+    """A value as the command line spells it: true, false, none, a number, several with commas, or a word."""
     if text in WORDS:
         return WORDS[text]
     if "," in text:

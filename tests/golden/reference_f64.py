@@ -29,7 +29,7 @@ COEFFICIENTS = {
              (2.7215, -3.0494, 1.3169)], "cycle"),
     "deepseekv4": (SIMPLE * 8 + [(2.0, -1.5, 0.5)] * 2, "repeat_last"),
 }
-# Polar Express of dion (the safety factor 1.02 is inside all but the last) and, before its division, of gram-newton-schulz.
+# Polar Express of dion (the safety factor 1.02 is in all but the last), and of gram-newton-schulz before it divides.
 POLAR_EXPRESS_DION = [(8.156554524902461, -22.48329292557795, 15.878769915207462),
                       (4.042929935166739, -2.808917465908714, 0.5000178451051316),
                       (3.8916678022926607, -2.772484153217685, 0.5060648178503393),
@@ -50,8 +50,9 @@ def with_safety(triples, factor):
 def triples_for(coefficient_type, steps):
     """One triple for each iteration."""
     triples, after_last = COEFFICIENTS[coefficient_type]
-    endless = itertools.cycle(triples) if after_last == "cycle" else itertools.chain(triples, itertools.repeat(triples[-1]))
-    return list(itertools.islice(endless, steps))
+    if after_last == "cycle":
+        return list(itertools.islice(itertools.cycle(triples), steps))
+    return list(itertools.islice(itertools.chain(triples, itertools.repeat(triples[-1])), steps))
 
 
 def clamped(norm, eps):

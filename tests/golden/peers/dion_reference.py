@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Stepfuse authors
 # SPDX-License-Identifier: Apache-2.0
-"""dion's Muon and NorMuon with their AdamW and Lion, which no registry has: transcribed in torch and checked against the
-equations in f64. Hyperparameters are f32 scalars there, as they are kept on the device."""
+"""dion's Muon and NorMuon with their AdamW and Lion, which no registry has: transcribed in torch and checked against
+the equations in f64. Hyperparameters are f32 scalars there, as they are kept on the device."""
 
 import math
 
@@ -54,7 +54,8 @@ def cases():
         yield case(f"{name}_2_steps", shapes=PAIR, steps=2, lr="0.2", **base)
         yield case(f"{name}_20_steps", shapes=TINY, steps=20, gradients="per_step", lr="0.05", **base)
         for suffix, options in orthogonal_option_sets():
-            yield case(f"{name}_{suffix}", shapes=PAIR, steps=3, gradients="per_step", **base, **({"lr": "0.2"} | options))
+            yield case(f"{name}_{suffix}", shapes=PAIR, steps=3, gradients="per_step", **base,
+                       **({"lr": "0.2"} | options))
         yield case(f"{name}_bf16", shapes=PAIR, steps=3, gradients="per_step", dtype="bf16", lr="0.2", **base)
         yield case(f"{name}_gram", shapes={"square": (24, 24)} | PAIR, steps=2, lr="0.2", use_gram_newton_schulz="true",
                    **base)

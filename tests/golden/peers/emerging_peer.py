@@ -129,8 +129,8 @@ def adaptive_muon_cases():
         yield case(f"emerging_{method}_medium", shapes=PAIR, steps=3, gradients="per_step", **base,
                    **(common | soft | {"fp32_matmul_prec": "medium"}))
         for name, steps, options in adaptive_option_sets(method):
-            yield case(f"emerging_{method}_{name}", shapes=PAIR, steps=steps, gradients="per_step" if steps > 1 else "one",
-                       **base, **(common | options))
+            yield case(f"emerging_{method}_{name}", shapes=PAIR, steps=steps,
+                       gradients="per_step" if steps > 1 else "one", **base, **(common | options))
         # The scale is applied once, after the second moment: reference case A12.
         yield case(f"emerging_{method}_table", shapes={"8x2": (8, 2), "2x8": (2, 8)}, **base,
                    **(common | {"weight_decay": "0"}))
@@ -158,8 +158,8 @@ def version(spec):
 
 
 def run(spec, before, grads):
-    options = parsed_options(spec)
-    return step_torch_optimizer(spec, before, grads, lambda params: get_optimizer_cls(spec["recipe"])(params, **options))
+    optimizer, options = get_optimizer_cls(spec["recipe"]), parsed_options(spec)
+    return step_torch_optimizer(spec, before, grads, lambda params: optimizer(params, **options))
 
 
 # ---- the same in f64 ------------------------------------------------------------------------------------------------

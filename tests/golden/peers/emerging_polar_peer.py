@@ -57,8 +57,8 @@ def known_cases():
     yield case("emerging_scion_frank_wolfe", "scion", given={"w": (np.ones((3, 2)), 0 * pair)}, **raw)
 
 
-# MOP: the polar factor times the nuclear norm 3 + 4. PolarGrad without an iteration: G / |G| times <G, G> / |G|, which is
-# G. Scion: a step of lr takes the parameter to 1 - lr of itself.
+# MOP: the polar factor times the nuclear norm 3 + 4. PolarGrad without an iteration: G / |G| times <G, G> / |G|, which
+# is G. Scion: a step of lr takes the parameter to 1 - lr of itself.
 KNOWN_ANSWERS = [
     ("emerging_mop_known", "w", (0, 0), -3.5, 1e-5),
     ("emerging_polargrad_no_steps", "w", (1, 1), -2.0, 1e-6),
@@ -94,8 +94,10 @@ def exact(spec, param, grads):
     options = options_of(spec)
     if spec["recipe"] == "scion":
         factor = options["spectral_radius"] * reference.scale("unit_rms_norm", param.shape)
-        return reference.muon(param, grads, orthogonaliser(options, factor), weight_decay=1.0, **momentum_options(options))
-    orthogonalise = {"mop": mop, "polargrad": polargrad}[spec["recipe"]](options)
+        options["weight_decay"] = 1.0  # fixed there: a convex combination of the parameter and the update
+        orthogonalise = orthogonaliser(options, factor)
+    else:
+        orthogonalise = {"mop": mop, "polargrad": polargrad}[spec["recipe"]](options)
     return reference.muon(param, grads, orthogonalise, **momentum_options(options))
 
 

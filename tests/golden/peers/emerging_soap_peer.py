@@ -3,11 +3,11 @@
 """emerging-optimizers' SOAP.
 
 Not every input tests it. At the first step the statistics are G G^T and G^T G, so in their bases the gradient is
-diagonal, and what lies beside its diagonal is the rounding of two products. Adam divides that by itself plus eps: with an
-eps of 1e-8 each element of the first update is +-1 at random, in any implementation. Gradients here are diagonal, where
-the zeros are exact, or eps is well above their rounding. A matrix that is not square leaves part of a basis to chance
-while its statistics have no full rank; then it takes one step, one gradient, or a fresh eigh at each step. The states
-Q_L and Q_R have columns of either sign, and exp_avg with them.
+diagonal, and what lies beside its diagonal is the rounding of two products. Adam divides that by itself plus eps: with
+an eps of 1e-8 each element of the first update is +-1 at random, in any implementation. Gradients here are diagonal,
+where the zeros are exact, or eps is well above their rounding. A matrix that is not square leaves part of a basis to
+chance while its statistics have no full rank; then it takes one step, one gradient, or a fresh eigh at each step. The
+states Q_L and Q_R have columns of either sign, and exp_avg with them.
 """
 
 import numpy as np
@@ -87,8 +87,8 @@ def diagonal_cases(base):
     yield case("emerging_soap_tiny_statistics", given={"w": (zeros, diagonal(1, 1e-15, shape=(4, 3)))}, **base)
 
 
-# Adam's first step is the sign where eps does not matter; 1e-15 / (1e-15 + 1e-8) is 1e-7. Four signs in sixteen elements
-# have a root mean square of 1/2, which a limit of 1/4 halves.
+# Adam's first step is the sign where eps does not matter; 1e-15 / (1e-15 + 1e-8) is 1e-7. Four signs in sixteen
+# elements have a root mean square of 1/2, which a limit of 1/4 halves.
 KNOWN_ANSWERS = [
     ("emerging_soap_defaults", "w", (0, 0), 1 - 0.1 * 0.01 - 0.1, 1e-6),
     ("emerging_soap_defaults", "w", (1, 1), 1 - 0.1 * 0.01 + 0.1, 1e-6),

@@ -57,7 +57,8 @@ def cases():
     for norm in ("1e-7", "1e-8"):
         yield case(f"gns_muon_norm_{norm}", given={"one": ([[0]], [[float(norm)]])}, lr="1", momentum="0",
                    weight_decay="0", adjust_lr="none", ns_coefficients_preset="YOU_COEFFICIENTS", **muon)
-    yield case("gns_muon_zero_gradient", given={"w": (np.eye(3), np.zeros((3, 3)))}, lr="0.1", weight_decay="0.5", **muon)
+    yield case("gns_muon_zero_gradient", given={"w": (np.eye(3), np.zeros((3, 3)))}, lr="0.1", weight_decay="0.5",
+               **muon)
 
 
 # The norm plus 1e-7 divides, so a norm of 1e-7 enters as 1/2, which quintic (YOU) takes to 0.985869.

@@ -50,8 +50,8 @@ def cases():
     yield case("keller_adam_decay_order", given={"p": ([1.0], [1.0])}, lr="0.1", weight_decay="0.1", **adam)
 
 
-# The norm plus eps divides, so that 1e-7 enters as 1/2 and 1e-8 as 1/11: five iterations give 0.765439 and 0.691936, the
-# former 0.07 from what a clamp would give. In bf16 they give 0.72 and 0.69.
+# The norm plus eps divides, so that 1e-7 enters as 1/2 and 1e-8 as 1/11: five iterations give 0.765439 and 0.691936,
+# the former 0.07 from what a clamp would give. In bf16 they give 0.72 and 0.69.
 KNOWN_EXACT = [
     ("keller_muon_norm_1e-7", "one", (0, 0), -0.765439, 1e-6),
     ("keller_muon_norm_1e-8", "one", (0, 0), -0.691936, 1e-6),

@@ -45,11 +45,13 @@ def cases():
     yield case("megatron_muon_defaults", shapes=ALL_SHAPES, **muon)
     yield case("megatron_muon_20_steps", shapes=TINY, steps=20, gradients="per_step", lr="0.1", **muon)
     for name, options in option_sets():
-        yield case(f"megatron_muon_{name}", shapes=PAIR, steps=2, gradients="per_step", **muon, **({"lr": "0.5"} | options))
+        yield case(f"megatron_muon_{name}", shapes=PAIR, steps=2, gradients="per_step", **muon,
+                   **({"lr": "0.5"} | options))
     split = muon | {"split_qkv": "true", "fp32_matmul_prec": "highest"}
     yield case("megatron_muon_qkv", given={"qkv": (0 * QKV, QKV)}, lr="1", momentum="0", weight_decay="0",
                coefficient_type="simple", scale_mode="shape_scaling", qkv_split_shapes="2,1,1", **split)
-    yield case("megatron_muon_qkv_groups", shapes={"qkv": (24, 10)}, steps=2, lr="0.5", qkv_split_shapes="4,2,2", **split)
+    yield case("megatron_muon_qkv_groups", shapes={"qkv": (24, 10)}, steps=2, lr="0.5", qkv_split_shapes="4,2,2",
+               **split)
     yield case("megatron_muon_qkv_gated", shapes={"qkv": (24, 10)}, lr="0.5", qkv_split_shapes="4,4,2,2", **split)
 
 
