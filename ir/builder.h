@@ -43,6 +43,7 @@ class Builder {
   }
 
   DType dtype(ValueId id) const { return graph_.node(id).type.dtype; }
+  const Shape& shape(ValueId id) const { return graph_.node(id).type.shape; }
 
   /// `value` replaces the param or state `target`.
   void replace(ValueId target, ValueId value) { graph_.add_output(value, target); }

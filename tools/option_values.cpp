@@ -4,6 +4,7 @@
 
 #include "compiler/pass.h"
 #include "ir/support/nearest.h"
+#include "runtime/config/hyperparameters.h"
 #include "runtime/cuda_backend.h"
 
 #include <algorithm>
@@ -142,9 +143,7 @@ Result<ElementTypes> read_dtypes(const Arguments& arguments) {
 }
 
 Outcome check_preset(const Arguments& arguments) {
-  return read_choice(arguments, "preset", {"torch"},
-                     {"keller", "emerging", "megatron", "verl", "moonlight", "dion", "gns"})
-      .map([](const std::string&) {});
+  return arguments.has("preset") ? runtime::check_preset_name("--preset", arguments.get("preset")) : Outcome();
 }
 
 Outcome require(const Arguments& arguments, std::initializer_list<std::string_view> options) {

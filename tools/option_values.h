@@ -45,7 +45,7 @@ struct ElementTypes {
 };
 Result<ElementTypes> read_dtypes(const Arguments& arguments);
 
-/// --preset: "torch" or an error.
+/// --preset: a dialect's name or an error.
 Outcome check_preset(const Arguments& arguments);
 
 /// Fails with the name of the first of `options` that is absent.

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The Stepfuse authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "ir/builder.h"
+#include "ir/optimizers/coefficients.h"
+
+#include <vector>
+
+namespace stepfuse::ir {
+
+/// What the norm is kept away from 0 by.
+enum class NormGuard : uint8_t { Clamp, Add };  // max(norm, eps), norm + eps
+
+/// Orthogonalisation by Newton-Schulz: the matrix divided by its Frobenius norm, then one polynomial per triple.
+struct NewtonSchulz {
+  std::vector<Coefficients> triples = {};
+  DType dtype = DType::BF16;       // of the iteration
+  DType norm_dtype = DType::BF16;  // in which the matrix is divided by its norm
+  NormGuard guard = NormGuard::Clamp;
+  double norm_factor = 1;  // the norm counts so many times, before eps
+};
+
+/// Roughly the polar factor of the R x C matrix `m`, in the iteration's type. A tall matrix is transposed, so that the
+/// Gram matrices are taken on the short side.
+ValueId newton_schulz(Builder& b, ValueId m, ValueId eps, const NewtonSchulz& how);
+
+}  // namespace stepfuse::ir
