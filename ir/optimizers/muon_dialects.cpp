@@ -45,8 +45,9 @@ std::span<const OptionInfo> keller_table() {
 /// The scale comes from the gradient's own last two dimensions and rounds the update once more.
 OrthogonalRule keller_rule(const OptionValues&) {
   OrthogonalRule rule{.name = "muon", .nesterov = true, .takes_batches = true};
-  rule.orthogonalise =
-      with_fixed_eps({.triples = triples_of(coefficient_set("simple"), 5), .guard = NormGuard::Add}, 1e-7);
+  rule.orthogonalise = with_fixed_eps(
+      {.triples = triples_of(coefficient_set("simple"), 5), .guard = NormGuard::Add, .rounding = NsRounding::PerOp},
+      1e-7);
   rule.scale = ScaleMode::ShapeScaling;
   rule.scales_rate = false;
   return rule;
@@ -69,8 +70,9 @@ std::span<const OptionInfo> moonlight_table() {
 OrthogonalRule moonlight_rule(const OptionValues& values) {
   OrthogonalRule rule{.name = "muon", .momentum = MomentumForm::Sum, .nesterov = values.flag("nesterov")};
   const auto steps = static_cast<size_t>(values.number("ns_steps"));
-  rule.orthogonalise =
-      with_fixed_eps({.triples = triples_of(coefficient_set("simple"), steps), .guard = NormGuard::Add}, 1e-7);
+  rule.orthogonalise = with_fixed_eps(
+      {.triples = triples_of(coefficient_set("simple"), steps), .guard = NormGuard::Add, .rounding = NsRounding::PerOp},
+      1e-7);
   rule.scale = ScaleMode::MatchRmsAdamw;
   return rule;
 }
@@ -113,7 +115,8 @@ OrthogonalRule dion_rule(const OptionValues& values) {
                       .takes_batches = true};
   const bool polar_express = values.flag("use_polar_express");
   NewtonSchulz how{.triples = triples_of(coefficient_set(polar_express ? "polar_express_dion" : "quintic"), 5),
-                   .guard = NormGuard::Add};
+                   .guard = NormGuard::Add,
+                   .rounding = NsRounding::PerOpProductFirst};
   if (polar_express) how.norm_factor = 1.02;
   rule.orthogonalise = with_live_eps(how, values);
   rule.scale = scale_mode_named(values.choice("adjust_lr"));

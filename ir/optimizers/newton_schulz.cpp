@@ -19,6 +19,20 @@ ValueId normalised(Builder& b, ValueId m, ValueId eps, const NewtonSchulz& how) 
   return cast_to(b, b.div(u, guarded, "x"), how.dtype, "x_narrow");
 }
 
+/// One iteration on a wide matrix, every op rounded to the type of the iteration.
+ValueId iteration_per_op(Builder& b, ValueId x, const Coefficients& p, const NewtonSchulz& how) {
+  const auto scaled = [&](ValueId tensor, double factor, std::string_view name) {
+    return b.op(Op::Mul, {tensor, b.constant(factor)}, name, how.dtype);
+  };
+  const ValueId gram = b.matmul(x, x, {.trans_b = true}, "gram", how.dtype);
+  const ValueId c_gram_sq = how.rounding == NsRounding::PerOp
+                                ? b.matmul(scaled(gram, p.c, "c_gram"), gram, {}, "c_gram_sq", how.dtype)
+                                : scaled(b.matmul(gram, gram, {}, "gram_sq", how.dtype), p.c, "c_gram_sq");
+  const ValueId poly = b.op(Op::Add, {scaled(gram, p.b, "b_gram"), c_gram_sq}, "poly", how.dtype);
+  const ValueId poly_x = b.matmul(poly, x, {}, "poly_x", how.dtype);
+  return b.op(Op::Add, {scaled(x, p.a, "a_x"), poly_x}, "x", how.dtype);
+}
+
 /// One iteration on a wide matrix. Products and scalings are f32; each assignment (A, B, X) is rounded once to the
 /// type of the iteration, as addmm rounds.
 ValueId iteration(Builder& b, ValueId x, const Coefficients& p, DType dtype) {
@@ -42,7 +56,8 @@ ValueId newton_schulz(Builder& b, ValueId m, ValueId eps, const NewtonSchulz& ho
   ValueId x = normalised(b, m, eps, how);
   const bool tall = b.shape(x).from_end(1).value() > b.shape(x).from_end(0).value();
   if (tall) x = b.op(Op::Transpose, {x}, "x_wide");
-  for (const Coefficients& p : how.triples) x = iteration(b, x, p, how.dtype);
+  for (const Coefficients& p : how.triples)
+    x = how.rounding == NsRounding::PerAssignment ? iteration(b, x, p, how.dtype) : iteration_per_op(b, x, p, how);
   return tall ? b.op(Op::Transpose, {x}, "x_tall") : x;
 }
 
