@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: The Stepfuse authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "compiler/pass.h"
+
+namespace stepfuse::compiler {
+
+/// Runs a Newton-Schulz iteration of two steps or more on its Gram matrix where that multiplies less: every step is a
+/// polynomial of R = X X^T times X, so the polynomials are multiplied into one, Q, and X takes part again only where
+/// rounding would otherwise outgrow the result (a restart) and at the end, X_T = Q X. After the Gram Newton-Schulz of
+/// Dao-AILab: a I enters Q alone, and only in the first step after a start. Default mode only. Bound: for Gaussian
+/// matrices no further from f64 than the table in docs/performance.md says; in bf16 for 1 : 1.5 and longer.
+bool choose_ns_form(ir::Graph& graph, const PassContext& context);
+
+}  // namespace stepfuse::compiler
