@@ -23,8 +23,9 @@ namespace {
 
 /// The Gram form must cost this much less: it keeps more matrices and rounds differently.
 constexpr double kMargin = 0.1;
-/// In bf16 the entries of Q keep too few bits for matrices nearer to a square (docs/performance.md).
+/// In bf16 the entries of Q keep too few bits for matrices nearer to a square, or smaller (docs/performance.md).
 constexpr double kLeastBf16Ratio = 1.5;
+constexpr int64_t kLeastBf16Extent = 64;
 
 struct FormCost {
   double flops = 0;  // of one member
@@ -63,7 +64,7 @@ Extents extents_of(const Graph& graph, const NewtonSchulzChain& chain, const Pas
   return extents;
 }
 
-FormCost standard_cost(const Graph& graph, const NewtonSchulzChain& chain, const Extents& extents) {
+FormCost standard_cost(const NewtonSchulzChain& chain, const Extents& extents) {
   FormCost cost;
   for (const NewtonSchulzStep& step : chain) {
     for (const auto& product : step.products) {
@@ -208,9 +209,10 @@ std::string why_standard(const FormCost& standard, const FormCost& gram, const E
   if (!(cost <= 1 - kMargin))
     return fmt::format("the Gram form would cost {:.0f} % of it, launches included; it must save {:.0f} %", 100 * cost,
                        100 * kMargin);
-  if (dtype == DType::BF16 && ratio < kLeastBf16Ratio)
-    return fmt::format("in bf16 the Gram form is too inexact for sides of 1 : {:.3g}; it needs 1 : {} or more", ratio,
-                       kLeastBf16Ratio);
+  if (dtype == DType::BF16 && (ratio < kLeastBf16Ratio || extents.n < kLeastBf16Extent))
+    return fmt::format(
+        "in bf16 the Gram form is too inexact here; it needs {} rows or more, and sides of 1 : {} or more",
+        kLeastBf16Extent, kLeastBf16Ratio);
   return {};
 }
 
@@ -218,7 +220,7 @@ std::string why_standard(const FormCost& standard, const FormCost& gram, const E
 std::optional<std::vector<int>> choose(const Graph& graph, const NewtonSchulzChain& chain, const PassContext& context) {
   const Extents extents = extents_of(graph, chain, context);
   const DType dtype = product_type(graph, chain, context);
-  const FormCost standard = standard_cost(graph, chain, extents);
+  const FormCost standard = standard_cost(chain, extents);
   Decision decision{"choose_ns_form", value_label(graph, chain.back().next), false, {}, {}, {}};
   const auto keep = [&](std::string why) -> std::optional<std::vector<int>> {
     decision.why = fmt::format("standard form, {}: {}", standard.text(), why);

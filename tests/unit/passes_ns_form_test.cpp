@@ -229,6 +229,11 @@ TEST(NsForm, Bf16WantsLongMatrices) {
   // Without bf16 units the iteration runs in f32.
   EXPECT_TRUE(decision(DType::BF16, false, 149).taken);
   EXPECT_TRUE(decision(DType::F16, true, 149).taken);
+  TargetTraits units;
+  units.bf16_products = true;
+  EXPECT_TRUE(only_decision(64, 256, DType::BF16, form_context(NsForm::Auto, units)).taken);
+  EXPECT_FALSE(only_decision(63, 256, DType::BF16, form_context(NsForm::Auto, units)).taken);
+  EXPECT_TRUE(only_decision(63, 256, DType::F16, form_context(NsForm::Auto, units)).taken);
 }
 
 TEST(NsForm, SaysWhyAndWhatItSaves) {
@@ -295,15 +300,15 @@ Errors errors_of(const tests::Coefficients& steps, int64_t rows, int64_t columns
   return {error(standard), error(gram)};
 }
 
-/// What docs/performance.md says of Gaussian matrices: in bf16 from 1 : 1.5 on within 2 % and twice the standard form,
-/// in f16 within 1 % and in f32 within 5e-5 of any.
+/// What docs/performance.md says of Gaussian matrices: in bf16 from 64 rows and 1 : 1.5 on within twice the standard
+/// form and the 3 % that goldens allow bf16 iterations from f64, in f16 within 1 % and in f32 within 5e-5 of any.
 TEST(NsForm, StaysWithinTheStatedBounds) {
   for (const auto& steps :
        {tests::simple_coefficients(5), tests::quintic_coefficients(), tests::polar_express_coefficients()}) {
     for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{64, 96}, {96, 64}, {64, 256}, {80, 130}}) {
       SCOPED_TRACE(fmt::format("{} x {}", rows, columns));
       const Errors bf16 = errors_of(steps, rows, columns, DType::BF16, 11);
-      EXPECT_LT(bf16.gram, 0.02);
+      EXPECT_LT(bf16.gram, 0.03);
       EXPECT_LT(bf16.gram, 2 * bf16.standard);
     }
     for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{64, 64}, {80, 64}, {48, 160}}) {
