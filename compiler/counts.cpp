@@ -3,6 +3,7 @@
 #include "compiler/counts.h"
 
 #include "compiler/dependencies.h"
+#include "compiler/product_cost.h"
 #include "compiler/schedule.h"
 
 #include <map>
@@ -33,17 +34,15 @@ void add_launch(LaunchCounts& counts, const GroupStep& step, const TargetTraits&
   }
 }
 
-double product_flops(const GroupPlan& group, ValueId id, const TargetTraits& target) {
+double flops_of(const GroupPlan& group, ValueId id, const TargetTraits& target) {
   const Graph& graph = group.graph;
   const Node& node = graph.node(id);
   const auto flags = std::get<ir::MatmulAttr>(node.attr);
   const ir::Type& a = graph.node(node.operands[0]).type;
-  const double k = static_cast<double>((flags.trans_a ? a.shape.from_end(1) : a.shape.from_end(0)).value());
-  const double m = static_cast<double>(node.type.shape.from_end(1).value());
-  const double n = static_cast<double>(node.type.shape.from_end(0).value());
+  const int64_t k = (flags.trans_a ? a.shape.from_end(1) : a.shape.from_end(0)).value();
   const double batch = static_cast<double>(node.type.shape.from_end(2).value());
-  const bool triangle = flags.symmetric && target.symmetric_products && a.dtype == ir::DType::F32;
-  return batch * k * (triangle ? m * (n + 1) : 2 * m * n);
+  return batch * product_flops(node.type.shape.from_end(1).value(), node.type.shape.from_end(0).value(), k,
+                               flags.symmetric && computes_triangle(target, a.dtype));
 }
 
 /// Memory one launch touches, each place once per direction: what it writes and reads again stays in cache.
@@ -158,7 +157,7 @@ PlanCounts count_plan(const StepPlan& plan, const std::vector<PlannedParameter>&
     bytes += group_bytes(group) * static_cast<double>(group.symbolic ? elements : members);
     for (const GroupStep& step : group.steps)
       if (step.kind == StepKind::Product)
-        counts.gemm_flops += static_cast<double>(members) * product_flops(group, step.node, plan.target);
+        counts.gemm_flops += static_cast<double>(members) * flops_of(group, step.node, plan.target);
   }
   for (const Launch& launch : plan.launches)
     add_launch(counts.fused, plan.groups[launch.group].steps[launch.step], plan.target);
@@ -169,6 +168,11 @@ PlanCounts count_plan(const StepPlan& plan, const std::vector<PlannedParameter>&
 
 LaunchCounts newton_schulz_launches(int64_t iterations, int64_t sub_batches, bool update_absorbed) {
   return {sub_batches * (update_absorbed ? 1 : 2), sub_batches * 3 * iterations, update_absorbed ? sub_batches : 0};
+}
+
+LaunchCounts gram_newton_schulz_launches(int64_t iterations, int64_t restarts, int64_t sub_batches) {
+  const int64_t starts = restarts + 1;
+  return {sub_batches, sub_batches * (4 * iterations - starts), sub_batches * starts};
 }
 
 LaunchCounts newton_schulz_naive(int64_t iterations, int64_t matrices) {

@@ -35,6 +35,9 @@ LaunchCounts count_naive(const ir::Graph& rule);
 /// Newton-Schulz iteration, one kernel before them, and after them one kernel, or, with the update absorbed into the
 /// last product, one diagonal launch.
 LaunchCounts newton_schulz_launches(int64_t iterations, int64_t sub_batches, bool update_absorbed);
+/// The same in the Gram form, when two steps or more lie between two starts: 4 products per iteration, one less for
+/// each start, and a diagonal for each start. The last product writes the parameter.
+LaunchCounts gram_newton_schulz_launches(int64_t iterations, int64_t restarts, int64_t sub_batches);
 /// The same for the naive rule: 8 + (3 + 5) per iteration with nesterov and a 16-bit iteration, per matrix.
 LaunchCounts newton_schulz_naive(int64_t iterations, int64_t matrices);
 

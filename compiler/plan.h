@@ -107,6 +107,7 @@ struct StepPlan {
   std::vector<Launch> launches;
   std::vector<Branch> branches;
   int64_t workspace_bytes = 0;  // of all branches
+  NsForm ns_form = NsForm::Auto;
 };
 
 /// A parameter and the naive rule it gets.

@@ -63,6 +63,10 @@ Result<ir::Mode> read_mode(const Arguments& arguments) {
   return mode == "strict" ? ir::Mode::Strict : ir::Mode::Default;
 }
 
+Result<compiler::NsForm> read_ns_form(const Arguments& arguments) {
+  return read_choice(arguments, "ns-form", {"auto", "standard", "gram"}, {}).map(compiler::parse_ns_form);
+}
+
 Result<std::string> read_target(const Arguments& arguments) {
   const std::string target = arguments.get("target", "cpu");
   if (target.find(',') != std::string::npos)

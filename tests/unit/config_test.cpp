@@ -174,7 +174,8 @@ TEST(Config, H02_UnknownKeysAreErrorsWithTheNearestName) {
         "unmatched, unknown_2d, settings, defaults, group"},
        {"[settings]\ncachee='on'",
         "c.toml:2:1: there is no setting 'cachee' | did you mean 'cache'? the settings are target, mode, threads, "
-        "jobs, disable, jit, cache, cache_dir, cache_path, cache_max_size, plugin_dir, nvrtc, cublaslt, libcuda, "
+        "jobs, disable, ns_form, jit, cache, cache_dir, cache_path, cache_max_size, plugin_dir, nvrtc, cublaslt, "
+        "libcuda, "
         "device, log, dump, dump_dir, override_dir, trace"},
        {"[defaults]\nmuon_momentum=0.9",
         "c.toml:2:1: no optimizer has an option 'muon_momentum' | write momentum under [defaults.muon], or "
