@@ -73,6 +73,7 @@ struct PeerLaunches {
   std::string_view peer;
   int64_t elementwise = 0;
   int64_t products = 0;
+  int64_t library = 0;  // decompositions and sorts
 };
 
 struct Recipe {

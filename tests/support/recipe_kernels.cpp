@@ -64,6 +64,7 @@ std::vector<compiler::StepPlan> plans_of(const ir::Recipe& recipe, const ir::Opt
 std::vector<codegen::KernelSpec> recipe_kernels(ir::Mode mode) {
   compiler::PlanOptions plan_options;
   plan_options.mode = mode;
+  plan_options.target.library_calls = false;  // as on a device
   std::vector<codegen::KernelSpec> kernels;
   std::set<std::string> seen;
   for (const ir::Recipe& recipe : ir::all_recipes())
