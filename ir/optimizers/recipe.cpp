@@ -170,7 +170,8 @@ Result<OptionValues> parse_options(std::string_view recipe, std::span<const Opti
 }
 
 std::span<const Recipe> all_recipes() {
-  static const std::vector<Recipe> kRecipes{kAdamWRecipe, kAdamRecipe, kSgdRecipe, kMuonRecipe};
+  static const std::vector<Recipe> kRecipes{kAdamWRecipe, kAdamRecipe, kSgdRecipe,
+                                            kMuonRecipe,  kSoapRecipe, kMopRecipe};
   return kRecipes;
 }
 

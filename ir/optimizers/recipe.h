@@ -104,5 +104,7 @@ extern const Recipe kAdamRecipe;
 extern const Recipe kAdamWRecipe;
 extern const Recipe kSgdRecipe;
 extern const Recipe kMuonRecipe;
+extern const Recipe kSoapRecipe;
+extern const Recipe kMopRecipe;
 
 }  // namespace stepfuse::ir
