@@ -12,8 +12,9 @@ namespace stepfuse::compiler {
 struct LaunchCounts {
   int64_t elementwise = 0;  // fused kernels, reductions and casts included
   int64_t gemms = 0;
-  int64_t aux = 0;  // diagonals, copies, concatenations, scalars
-  int64_t total() const { return elementwise + gemms + aux; }
+  int64_t aux = 0;      // diagonals, copies, concatenations, scalars
+  int64_t library = 0;  // decompositions and sorts
+  int64_t total() const { return elementwise + gemms + aux + library; }
   friend bool operator==(const LaunchCounts&, const LaunchCounts&) = default;
 };
 
@@ -22,6 +23,7 @@ struct PlanCounts {
   LaunchCounts peer_eager;  // what the peers named by the recipes launch
   LaunchCounts fused;       // what the plan launches
   double gemm_flops = 0;  // multiply and add are two; a symmetric product that computes one triangle counts n + 1 of 2n
+  double library_flops = 0;    // as ops.def says
   double bytes_per_param = 0;  // read and written by fused kernels, and by products on parameters and states
   int64_t parameters = 0;      // elements
 };

@@ -25,6 +25,7 @@ struct TargetTraits {
   bool launches_phases = false;     // each phase of a fused kernel is a launch of its own
   bool launches_scalars = false;    // the scalars of a step are a launch too
   bool captures_step = false;       // all launches of a step are one graph
+  bool library_calls = true;        // has eigh, svd, qr and sortcols
   int64_t branches = 1;             // most batches that run at the same time
   int64_t row_bytes = 0;            // products want rows at multiples of this; 0: anywhere
 };

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 namespace stepfuse::compiler {
@@ -130,6 +131,19 @@ Outcome check_batch_reduction(const GroupPlan& group, const std::vector<ValueId>
   return {};
 }
 
+/// Library calls run where there is a library.
+Outcome check_library_calls(const ir::Graph& graph, const TargetTraits& target) {
+  std::set<ir::Op> calls;
+  for (uint32_t i = 0; i < graph.size(); ++i)
+    if (ir::is_library(graph.node(ValueId{i}).op)) calls.insert(graph.node(ValueId{i}).op);
+  if (target.library_calls || calls.empty()) return {};
+  std::vector<std::string_view> names;
+  for (const ir::Op op : calls) names.push_back(ir::op_info(op).mnemonic);
+  return with_hint(fail(StatusCode::Unsupported, "rule {}: {} {} not yet tested on a device, and not for target {}",
+                        graph.name, fmt::join(names, ", "), names.size() == 1 ? "is" : "are", target.name),
+                   "use target cpu");
+}
+
 /// What the backends do not do yet, in the user's words.
 Outcome check_supported(const GroupPlan& group) {
   const ir::Graph& graph = group.graph;
@@ -149,6 +163,7 @@ Outcome plan_group(GroupPlan& group, const PlanOptions& options) {
   const bool batched = !options.runner.is_disabled(group.symbolic ? "horizontal" : "batch");
   const PassContext context{options.mode, options.target, batched ? static_cast<int64_t>(group.members.size()) : 1,
                             &group.decisions, group.layouts};
+  STEPFUSE_TRY(check_library_calls(group.graph, options.target));
   STEPFUSE_TRY(run_passes(group.graph, context, options.runner));
   stage_operands(group.graph, context);
   schedule(group);
@@ -172,7 +187,7 @@ void append_launches(StepPlan& plan, uint32_t g) {
 }  // namespace
 
 std::string_view step_kind_name(StepKind kind) {
-  constexpr std::array<std::string_view, 5> kNames{"fused", "product", "adddiag", "concat", "copy"};
+  constexpr std::array<std::string_view, 6> kNames{"fused", "product", "adddiag", "concat", "copy", "library"};
   return kNames[static_cast<size_t>(kind)];
 }
 

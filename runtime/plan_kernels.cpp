@@ -58,6 +58,8 @@ std::vector<ShapeLaunch> launches_of(const codegen::LoweredGroup& group, int64_t
     for (const codegen::LoweredPhase& phase : step.phases) launch.dims.push_back(codegen::phase_dims(phase, elements));
     if (step.kind == compiler::StepKind::Product) {
       launch.product = &step.product;
+    } else if (step.kind == compiler::StepKind::Library) {
+      launch.dims.push_back(step.call.source.dims);
     } else if (step.kind != compiler::StepKind::Fused) {
       launch.dims.push_back(move_dims(step.move, elements));
     }

@@ -78,6 +78,7 @@ struct PeerLaunches {
   std::string_view peer;
   int64_t elementwise = 0;
   int64_t products = 0;
+  int64_t library = 0;  // decompositions and sorts
 };
 
 struct Recipe {
@@ -114,8 +115,10 @@ extern const Recipe kAdamRecipe;
 extern const Recipe kAdamWRecipe;
 extern const Recipe kSgdRecipe;
 extern const Recipe kMuonRecipe;
+extern const Recipe kSoapRecipe;
 std::vector<Recipe> muon_dialects();
 std::vector<Recipe> emerging_muon_dialects();
+std::vector<Recipe> emerging_polar_dialects();
 std::vector<Recipe> elementwise_dialects();
 
 }  // namespace stepfuse::ir

@@ -72,6 +72,7 @@ Result<compiler::TargetTraits> cuda_target_traits(const std::string& target, con
   traits.launches_phases = true;
   traits.launches_scalars = true;
   traits.captures_step = true;
+  traits.library_calls = false;
   traits.branches = kBranches;
   traits.row_bytes = kRowBytes;
   return traits;

@@ -183,11 +183,11 @@ TEST(Config, H02_UnknownKeysAreErrorsWithTheNearestName) {
         "c.toml:2:1: no optimizer has an option 'muon_split_qkv' | muon has no option 'split_qkv' in this version; "
         "see `stepfuse describe muon`"},
        {"[defaults.moun]\nlr=1",
-        "c.toml:1:11: moun: there is no recipe 'moun' | did you mean 'muon'? the recipes are adamw, adam, sgd, muon; "
-        "an IR file ends in .sfir"},
+        "c.toml:1:11: moun: there is no recipe 'moun' | did you mean 'muon'? the recipes are adamw, adam, sgd, muon, "
+        "soap, mop; an IR file ends in .sfir"},
        {"[[group]]\nmatch='*'\noptimizer='adamm'",
         "c.toml:3:1: optimizer: there is no recipe 'adamm' | did you mean 'adamw'? the recipes are adamw, adam, sgd, "
-        "muon; an IR file ends in .sfir"},
+        "muon, soap, mop; an IR file ends in .sfir"},
        {"[[group]]\nmatch='*'\npreset='kellr'",
         "c.toml:3:1: preset: there is no preset 'kellr' | did you mean 'keller'? the presets are torch, keller, "
         "emerging, megatron, verl, moonlight, dion, gns"}});
@@ -314,11 +314,12 @@ TEST(Config, InactiveOptionsAreSaidOnce) {
       "optimizer='muon'\n[[group]]\nmatch='b'\noptimizer='muon'\n";
   const Config config = parsed("unmatched='error'\n" + toml);
   EXPECT_THAT(config.notes,
-              ElementsAre("c.toml:3:1: betas has no effect: it belongs to adamw, adam, which no group uses",
+              ElementsAre("c.toml:3:1: betas has no effect: it belongs to adamw, adam, soap, which no group uses",
                           "c.toml:5:1: lr has no effect: it belongs to sgd, which no group uses"));
-  EXPECT_EQ(error_of("unmatched='error'\nstrict_config=true\n" + toml),
-            "c.toml:4:1: betas has no effect: it belongs to adamw, adam, which no group uses | take it out, or leave "
-            "strict_config off");
+  EXPECT_EQ(
+      error_of("unmatched='error'\nstrict_config=true\n" + toml),
+      "c.toml:4:1: betas has no effect: it belongs to adamw, adam, soap, which no group uses | take it out, or leave "
+      "strict_config off");
   EXPECT_THAT(
       parsed("unmatched='error'\n[defaults]\nlr=1\n[defaults.sgd]\nlr=2\n[[group]]\nmatch='*'\noptimizer='sgd'").notes,
       ElementsAre("c.toml:3:1: lr has no effect: every group that could take it has a value of its own"));
