@@ -232,19 +232,10 @@ Outcome validate_adaptive(const OptionValues& values) {
   return validate_coefficients("adaptive_muon", values);
 }
 
-/// The package's Newton-Schulz takes f32 only.
-Outcome check_types(std::string_view recipe, const ParameterSpec& spec) {
-  if (spec.param == DType::F32 && spec.state == DType::F32) return {};
-  return with_hint(fail(StatusCode::InvalidArgument,
-                        "{}: emerging-optimizers takes f32 parameters; this one is {}, with states in {}", recipe,
-                        dtype_name(spec.param), dtype_name(spec.state)),
-                   "give it the f32 master copy, or take another preset");
-}
-
 template <OrthogonalRule (*kRule)(const OptionValues&)>
 Result<Graph> build(const OptionValues& values, const ParameterSpec& spec) {
   const OrthogonalRule rule = kRule(values);
-  STEPFUSE_TRY(check_types(rule.name, spec));
+  STEPFUSE_TRY(check_emerging_types(rule.name, spec));
   return build_orthogonal(rule, values, spec);
 }
 

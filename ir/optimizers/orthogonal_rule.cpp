@@ -88,4 +88,12 @@ Result<Graph> build_orthogonal(const OrthogonalRule& rule, const OptionValues& v
   return b.take();
 }
 
+Outcome check_emerging_types(std::string_view recipe, const ParameterSpec& spec) {
+  if (spec.param == DType::F32 && spec.state == DType::F32) return {};
+  return with_hint(fail(StatusCode::InvalidArgument,
+                        "{}: emerging-optimizers takes f32 parameters; this one is {}, with states in {}", recipe,
+                        dtype_name(spec.param), dtype_name(spec.state)),
+                   "give it the f32 master copy, or take another preset");
+}
+
 }  // namespace stepfuse::ir

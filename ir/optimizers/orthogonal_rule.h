@@ -47,4 +47,7 @@ Result<Graph> build_orthogonal(const OrthogonalRule& rule, const OptionValues& v
 /// What the scale comes to for a matrix of this shape.
 double total_scale(const OrthogonalRule& rule, const std::vector<int64_t>& shape);
 
+/// emerging-optimizers orthogonalises f32 only.
+Outcome check_emerging_types(std::string_view recipe, const ParameterSpec& spec);
+
 }  // namespace stepfuse::ir

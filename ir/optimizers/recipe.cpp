@@ -199,8 +199,9 @@ Result<OptionValues> parse_options(std::string_view recipe, std::span<const Opti
 
 std::span<const Recipe> all_recipes() {
   static const std::vector<Recipe> kRecipes = [] {
-    std::vector<Recipe> recipes{kAdamWRecipe, kAdamRecipe, kSgdRecipe, kMuonRecipe, kSoapRecipe, kMopRecipe};
-    for (const auto& dialects : {muon_dialects(), emerging_muon_dialects(), elementwise_dialects()})
+    std::vector<Recipe> recipes{kAdamWRecipe, kAdamRecipe, kSgdRecipe, kMuonRecipe, kSoapRecipe};
+    for (const auto& dialects :
+         {muon_dialects(), emerging_muon_dialects(), emerging_polar_dialects(), elementwise_dialects()})
       recipes.insert(recipes.end(), dialects.begin(), dialects.end());
     return recipes;
   }();

@@ -116,9 +116,9 @@ extern const Recipe kAdamWRecipe;
 extern const Recipe kSgdRecipe;
 extern const Recipe kMuonRecipe;
 extern const Recipe kSoapRecipe;
-extern const Recipe kMopRecipe;
 std::vector<Recipe> muon_dialects();
 std::vector<Recipe> emerging_muon_dialects();
+std::vector<Recipe> emerging_polar_dialects();
 std::vector<Recipe> elementwise_dialects();
 
 }  // namespace stepfuse::ir

@@ -5,7 +5,8 @@
 // Shampoo's two statistics, refreshed every step, by eigh in the first step and by power iteration and QR after it.
 // Vyas et al. 2024; the KL variant is Lin et al. 2025.
 #include "ir/builder.h"
-#include "ir/optimizers/emerging.h"
+#include "ir/optimizers/decay.h"
+#include "ir/optimizers/options.h"
 #include "ir/optimizers/recipe.h"
 
 #include <cmath>
@@ -14,76 +15,31 @@ namespace stepfuse::ir {
 
 namespace {
 
+constexpr std::string_view kPackage = "emerging-optimizers 0.3.0";
+
 std::span<const OptionInfo> soap_table() {
+  static const std::vector<std::string_view> kPrecisions{"highest", "high", "medium"};
+  constexpr std::string_view kPrecision = "the least precision of its f32 products; ours are f32, which serves each";
   static const std::vector<OptionInfo> kTable{
-      {"lr",
-       OptionKind::Number,
-       "0.001",
-       kNonNegative,
-       {},
-       {},
-       "learning rate",
-       "stepfuse; the package has no default"},
-      {"betas",
-       OptionKind::Numbers,
-       "0.9,0.95",
-       kUnit,
-       {},
-       {"beta1", "beta2"},
-       "decay of the two moment averages, kept in the eigenbasis",
-       kEmerging},
-      {"shampoo_beta", OptionKind::Number, "0.95", kUnit, {}, {}, "decay of the statistics L and R", kEmerging},
-      {"eps",
-       OptionKind::Number,
-       "1e-8",
-       kNonNegative,
-       {},
-       {},
-       "added to Adam's denominator, outside the root",
-       kEmerging},
-      {"weight_decay", OptionKind::Number, "0.01", kNonNegative, {}, {}, "strength of the decay", kEmerging},
-      decay_method_option(kEmerging),
-      {"nesterov", OptionKind::Bool, "false", {}, {}, {}, "Nesterov's momentum in Adam", kEmerging},
-      {"correct_bias", OptionKind::Bool, "true", {}, {}, {}, "correct the bias of Adam's averages", kEmerging},
-      {"correct_shampoo_beta_bias",
-       OptionKind::Choice,
-       "none",
-       {},
-       {"none", "true", "false"},
-       {},
-       "the same for L and R; none: as correct_bias",
-       kEmerging},
-      fp32_matmul_prec_option("fp32_matmul_prec", "high"),
-      fp32_matmul_prec_option("qr_fp32_matmul_prec", "high"),
-      {"use_eigh", OptionKind::Bool, "false", {}, {}, {}, "eigh in every step, not in the first alone", kEmerging},
-      {"power_iter_steps",
-       OptionKind::Integer,
-       "1",
-       Interval{0, 99, false, false},
-       {},
-       {},
-       "power iterations, each followed by a QR, per step",
-       kEmerging},
-      {"max_update_rms",
-       OptionKind::Number,
-       "0",
-       kNonNegative,
-       {},
-       {},
-       "largest RMS of the update; 0 does not limit it",
-       kEmerging},
-      {"use_kl_shampoo",
-       OptionKind::Bool,
-       "false",
-       {},
-       {},
-       {},
-       "statistics that minimise the Kullback-Leibler divergence",
-       kEmerging}};
+      number_option("lr", "0.001", kNonNegative, "learning rate", "stepfuse; the package has no default"),
+      betas_option("0.9,0.95", "decay of the two moment averages, kept in the eigenbasis", kPackage),
+      number_option("shampoo_beta", "0.95", kUnit, "decay of the statistics L and R", kPackage),
+      number_option("eps", "1e-8", kNonNegative, "added to Adam's denominator, outside the root", kPackage),
+      number_option("weight_decay", "0.01", kNonNegative, "strength of the decay", kPackage),
+      decay_method_option(kPackage),
+      flag_option("nesterov", "false", "Nesterov's momentum in Adam", kPackage),
+      flag_option("correct_bias", "true", "correct the bias of Adam's averages", kPackage),
+      choice_option("correct_shampoo_beta_bias", "none", {"none", "true", "false"},
+                    "the same for L and R; none: as correct_bias", kPackage),
+      choice_option("fp32_matmul_prec", "high", kPrecisions, kPrecision, kPackage),
+      choice_option("qr_fp32_matmul_prec", "high", kPrecisions, kPrecision, kPackage),
+      flag_option("use_eigh", "false", "eigh in every step, not in the first alone", kPackage),
+      integer_option("power_iter_steps", "1", Interval{0, 99, false, false},
+                     "power iterations, each followed by a QR, per step", kPackage),
+      number_option("max_update_rms", "0", kNonNegative, "largest RMS of the update; 0 does not limit it", kPackage),
+      flag_option("use_kl_shampoo", "false", "statistics that minimise the Kullback-Leibler divergence", kPackage)};
   return kTable;
 }
-
-Outcome no_cross_checks(const OptionValues&) { return {}; }
 
 /// One side of the parameter: its statistic and the basis that goes with it.
 struct Side {
@@ -271,7 +227,10 @@ class Soap {
 };
 
 Result<Graph> build_soap(const OptionValues& values, const ParameterSpec& spec) {
-  STEPFUSE_TRY(check_matrix("soap", spec));
+  if (spec.shape.size() != kSoapRecipe.dimensions)
+    return with_hint(fail(StatusCode::InvalidArgument, "soap takes matrices (2 dimensions); this parameter has {}",
+                          spec.shape.size()),
+                     "give parameters that are not matrices to another recipe, such as adamw");
   return Soap(values, spec).run();
 }
 
@@ -296,8 +255,6 @@ const Recipe kSoapRecipe{
     no_cross_checks,
     build_soap,
     peer_soap,
-    2,
-    nullptr,
-    "emerging"};
+    2};
 
 }  // namespace stepfuse::ir

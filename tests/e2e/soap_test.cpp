@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Stepfuse authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// SOAP and MOP as a user runs them: states of other shapes than the parameter, checkpoints, CPU against interpreter,
-// what they refuse. Agreement with the package is the goldens' part.
+// SOAP, MOP, PolarGrad and Scion as a user runs them: states of other shapes than the parameter, checkpoints, CPU
+// against interpreter, what they refuse. Agreement with the package is the goldens' part.
 #include "tests/e2e/cli_harness.h"
 
 #include <cmath>
@@ -65,9 +65,9 @@ TEST(Soap, ACheckpointIsNoStep) {
   }
 }
 
-/// In the statistics' own basis the first gradient is diagonal, and what lies beside its diagonal is rounding, some 1e-5
-/// for the largest matrix here, which Adam divides by itself plus eps: an eps of 1 keeps it what it is. The design's
-/// bound for SOAP is 2e-4.
+/// In the statistics' own basis the first gradient is diagonal, and what lies beside its diagonal is rounding, some
+/// 1e-5 for the largest matrix here, which Adam divides by itself plus eps: an eps of 1 keeps it what it is. The
+/// design's bound for SOAP is 2e-4.
 TEST(Soap, TheCpuAgreesWithTheInterpreter) {
   for (const char* set : {"", " --set use_eigh=true", " --set use_kl_shampoo=true", " --set power_iter_steps=2",
                           " --set nesterov=true --set max_update_rms=0.1", " --set correct_bias=false"})
@@ -170,6 +170,34 @@ TEST(Mop, TheCpuAgreesWithTheInterpreter) {
       // A rounding over the smallest singular value, as for Newton-Schulz in f32.
       EXPECT_LE(relative_error(cpu, interpreted, before), 5e-5) << set << " " << shape[0] << "x" << shape[1];
     }
+}
+
+/// Without iterations PolarGrad steps along the normalised direction times its products with it: along the direction.
+TEST(PolarGrad, WithoutIterationsIsMomentum) {
+  for (const char* target : {"cpu", "interp"}) {
+    const CliFolder folder;
+    folder.write("p.safetensors", {{"w", f32({2, 2}, {0, 0, 0, 0})}});
+    folder.write("g.safetensors", {{"w", f32({2, 2}, {3, 0, 0, 4})}});
+    const std::string options = fmt::format(
+        " --recipe polargrad --set lr=0.5 --set momentum=0 --set weight_decay=0 --set num_ns_steps=0 --target {}",
+        target);
+    const std::vector<float> w = floats(run(folder, options, "o.safetensors").at("w"));
+    const std::vector<float> expected{-1.5F, 0, 0, -2};
+    for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(w[i], expected[i], 1e-6) << target;
+  }
+}
+
+/// A Frank-Wolfe step of length 1 ends on the ball's surface, wherever it began.
+TEST(Scion, AStepOfLengthOneForgetsTheParameter) {
+  for (const char* target : {"cpu", "interp"}) {
+    const CliFolder folder;
+    write_matrix(folder, {6, 6});
+    const std::string options = fmt::format(" --recipe scion --set lr=1 --target {}", target);
+    const std::vector<float> from_random = floats(run(folder, options, "o.safetensors").at("w"));
+    folder.write("p.safetensors", {{"w", f32({6, 6}, std::vector<float>(36))}});
+    const std::vector<float> from_zero = floats(run(folder, options, "z.safetensors").at("w"));
+    for (size_t i = 0; i < 36; ++i) EXPECT_NEAR(from_random[i], from_zero[i], 1e-6) << target;
+  }
 }
 
 }  // namespace

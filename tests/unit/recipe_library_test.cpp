@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Stepfuse authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The recipes that call decompositions: their defaults, what they refuse, the counts of their peers.
+// The recipes that call decompositions, and PolarGrad and Scion, which stand beside MOP: their defaults, what they
+// refuse, the counts of their peers.
 #include "ir/optimizers/recipe.h"
 
 #include <gmock/gmock.h>
@@ -40,6 +41,35 @@ TEST(Mop, HasTheDefaultsOfThePackage) {
   EXPECT_EQ(values->choice("fp32_matmul_prec"), "highest");
 }
 
+TEST(PolarGradAndScion, HaveTheDefaultsOfThePackage) {
+  for (const char* recipe : {"polargrad", "scion"}) {
+    const auto values = options_of(recipe);
+    ASSERT_TRUE(values.has_value()) << values.error().message;
+    EXPECT_EQ(values->number("lr"), 3e-4);
+    EXPECT_EQ(values->number("momentum"), 0.95);
+    EXPECT_EQ(values->number("ns_steps"), 5);
+    EXPECT_EQ(values->choice("coefficient_type"), "quintic");
+  }
+  EXPECT_EQ(options_of("polargrad")->choice("fp32_matmul_prec"), "highest");
+  EXPECT_EQ(options_of("scion")->choice("fp32_matmul_prec"), "medium");
+  EXPECT_FALSE(options_of("scion")->has("weight_decay"));
+}
+
+/// PolarGrad without iterations is the package's way to test it; Scion has none.
+TEST(PolarGradAndScion, CheckTheirStepCounts) {
+  const auto check = [](const char* recipe, const OptionList& given) {
+    const auto values = options_of(recipe, given);
+    return values ? (*find_recipe(recipe))->validate(*values) : Outcome(fail(values.error()));
+  };
+  EXPECT_TRUE(check("polargrad", {{"num_ns_steps", "0"}}));
+  EXPECT_FALSE(check("scion", {{"num_ns_steps", "0"}}));
+  for (const char* recipe : {"polargrad", "scion"}) {
+    EXPECT_FALSE(check(recipe, {{"ns_steps", "6"}})) << "quintic at 6 steps collapses";
+    EXPECT_TRUE(check(recipe, {{"ns_steps", "6"}, {"unsafe_ns_steps", "true"}}));
+    EXPECT_TRUE(check(recipe, {{"ns_steps", "8"}, {"coefficient_type", "polar_express"}}));
+  }
+}
+
 TEST(LibraryRecipes, NameTheLegalValues) {
   struct Bad {
     const char *recipe, *option, *value, *hint;
@@ -58,7 +88,7 @@ TEST(LibraryRecipes, NameTheLegalValues) {
 }
 
 TEST(LibraryRecipes, TakeMatricesOnly) {
-  for (const char* recipe : {"soap", "mop"}) {
+  for (const char* recipe : {"soap", "mop", "polargrad", "scion"}) {
     const auto graph = (*find_recipe(recipe))->build(*options_of(recipe), {.shape = {2, 3, 4}});
     ASSERT_FALSE(graph.has_value());
     EXPECT_EQ(graph.error().message, std::string(recipe) + " takes matrices (2 dimensions); this parameter has 3");
@@ -80,6 +110,8 @@ TEST(LibraryRecipes, CountTheirPeers) {
                                              {"soap", {{"use_kl_shampoo", "true"}}, 32, 20, 4},
                                              {"soap", {{"power_iter_steps", "3"}}, 20, 18, 8},
                                              {"soap", {{"weight_decay", "0"}}, 19, 14, 4},
+                                             {"polargrad", {}, 10, 15, 0},
+                                             {"scion", {}, 10, 15, 0},
                                              {"mop", {}, 6, 1, 1},
                                              {"mop", {{"nesterov", "true"}}, 7, 1, 1},
                                              {"mop", {{"scale_mode", "spectral"}}, 5, 1, 1}}) {
