@@ -75,7 +75,8 @@ TEST(RecipeOptions, EveryDefaultIsLegalAndDescribed) {
     for (const OptionInfo& info : recipe.options()) {
       EXPECT_TRUE(names.insert(info.name).second) << recipe.name << " " << info.name;
       EXPECT_FALSE(info.description.empty() || info.source.empty()) << recipe.name << " " << info.name;
-      EXPECT_TRUE(options_of(std::string(recipe.name), {{std::string(info.name), std::string(info.default_text)}}))
+      EXPECT_TRUE(
+          parse_options(recipe.name, recipe.options(), {{std::string(info.name), std::string(info.default_text)}}))
           << recipe.name << " " << info.name;
     }
   }
