@@ -41,12 +41,14 @@ def option_sets():
 
 
 def cases():
-    muon = {"recipe": "muon", "preset": "megatron"}
+    # The preset follows the configuration, which leaves Nesterov off.
+    recipe = {"recipe": "muon", "preset": "megatron"}
+    muon = recipe | {"nesterov": "true"}
     yield case("megatron_muon_defaults", shapes=ALL_SHAPES, **muon)
     yield case("megatron_muon_20_steps", shapes=TINY, steps=20, gradients="per_step", lr="0.1", **muon)
     for name, options in option_sets():
-        yield case(f"megatron_muon_{name}", shapes=PAIR, steps=2, gradients="per_step", **muon,
-                   **({"lr": "0.5"} | options))
+        yield case(f"megatron_muon_{name}", shapes=PAIR, steps=2, gradients="per_step", **recipe,
+                   **({"nesterov": "true", "lr": "0.5"} | options))
     split = muon | {"split_qkv": "true", "fp32_matmul_prec": "highest"}
     yield case("megatron_muon_qkv", given={"qkv": (0 * QKV, QKV)}, lr="1", momentum="0", weight_decay="0",
                coefficient_type="simple", scale_mode="shape_scaling", qkv_split_shapes="2,1,1", **split)
