@@ -255,6 +255,8 @@ const Recipe kSoapRecipe{
     no_cross_checks,
     build_soap,
     peer_soap,
-    2};
+    2,
+    nullptr,
+    "emerging"};
 
 }  // namespace stepfuse::ir

@@ -44,6 +44,9 @@ struct GoldenCase {
   std::string file;
 };
 
+/// The name, with nothing in it that GoogleTest forbids.
+std::string test_name_of(const GoldenCase& golden);
+
 /// How GoogleTest shows a case.
 inline void PrintTo(const GoldenCase& golden, std::ostream* stream) { *stream << golden.name; }
 
@@ -102,7 +105,9 @@ testing::AssertionResult parameter_agrees(const GoldenCase& golden, Numerics num
 testing::AssertionResult parameter_agrees_or_is_exact(const GoldenCase& golden, Numerics numerics,
                                                       const GoldenTensor& ours, const GoldenTensor& reference,
                                                       const GoldenTensor& before, const std::vector<double>& exact);
-testing::AssertionResult state_agrees(const GoldenCase& golden, Numerics numerics, const GoldenTensor& ours,
-                                      const GoldenTensor& reference);
+/// A second moment of an update is as far from the peer's as twice the update; a momentum that decay is added to
+/// carries the parameter's error times the decay.
+testing::AssertionResult state_agrees(const GoldenCase& golden, Numerics numerics, const std::string& key,
+                                      const GoldenTensor& ours, const GoldenTensor& reference);
 
 }  // namespace stepfuse::golden

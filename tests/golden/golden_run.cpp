@@ -142,16 +142,16 @@ void expect_peers_results(const GoldenCase& golden, const GoldenFile& file, Nume
   ASSERT_FALSE(file.parameters().empty());
   for (const auto& [name, result] : results) {
     SCOPED_TRACE("parameter " + name);
-    if (file.has_exact())
-      EXPECT_TRUE(parameter_agrees_or_is_exact(golden, numerics, result.parameter, file.after(name), file.before(name),
-                                               file.exact(name)));
-    else
-      EXPECT_TRUE(parameter_agrees(golden, numerics, result.parameter, file.after(name), file.before(name)));
+    const GoldenTensor after = file.after(name), before = file.before(name);
+    EXPECT_TRUE(file.has_exact()
+                    ? parameter_agrees_or_is_exact(golden, numerics, result.parameter, after, before, file.exact(name))
+                    : parameter_agrees(golden, numerics, result.parameter, after, before));
     const auto expected = file.states(name);
     ASSERT_EQ(keys_of(result.states), keys_of(expected));
-    for (const auto& [key, state] : result.states)
-      if (!depends_on_basis(golden, key))
-        EXPECT_TRUE(state_agrees(golden, numerics, state, expected.at(key))) << "state " << key;
+    for (const auto& [key, state] : result.states) {
+      if (depends_on_basis(golden, key)) continue;
+      EXPECT_TRUE(state_agrees(golden, numerics, key, state, expected.at(key))) << "state " << key;
+    }
     EXPECT_EQ(result.steps, golden.steps);
   }
 }

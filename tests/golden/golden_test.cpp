@@ -23,7 +23,7 @@ TEST_P(GoldenTest, AgreesWithThePeer) {
 
 std::string test_name(const testing::TestParamInfo<Parameters>& info) {
   const auto& [golden, target, numerics] = info.param;
-  return golden.name + "_" + target + (numerics == Numerics::Strict ? "_strict" : "_default");
+  return test_name_of(golden) + "_" + target + (numerics == Numerics::Strict ? "_strict" : "_default");
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenTest,

@@ -53,7 +53,7 @@ TEST_P(CudaGoldenTest, AgreesWithThePeerInEveryOrder) {
 
 std::string test_name(const testing::TestParamInfo<Parameters>& info) {
   const auto& [golden, numerics] = info.param;
-  return golden.name + (numerics == Numerics::Strict ? "_strict" : "_default");
+  return test_name_of(golden) + (numerics == Numerics::Strict ? "_strict" : "_default");
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, CudaGoldenTest,
