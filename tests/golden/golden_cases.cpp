@@ -259,7 +259,11 @@ testing::AssertionResult state_agrees(const GoldenCase& golden, Numerics numeric
   if (golden.bit_equal_states && numerics == Numerics::Strict && !second_moment) return same_bits(ours, reference);
   // A state is stored after each step: in f32 that is below the general bound, in bf16 it is the error.
   double allowed = std::max(2e-6, storage_error(golden));
-  const double update = update_tolerance(golden.tolerance, numerics);
+  // A factor of KL-Shampoo is a chain of four f32 products with inverse eigenvalues in it.
+  if (golden.tolerance == ToleranceClass::Soap) allowed = 1e-5;
+  double update = update_tolerance(golden.tolerance, numerics);
+  // Against default, which iterates in f32 here, stands the whole error of a peer that rounds every op: up to 9e-2.
+  if (golden.tolerance == ToleranceClass::NewtonSchulzBf16Each && numerics == Numerics::Default) update = 9e-2;
   if (second_moment) allowed += 2 * update;
   if (adds_decay_to_gradient(golden)) allowed += update * option_of(golden, "weight_decay", 0.01);
   const std::vector<double> expected = reference.values();
