@@ -227,7 +227,7 @@ Result<const Recipe*> find_recipe(std::string_view name, std::string_view preset
   for (const Recipe& recipe : all_recipes())
     if (recipe.name == name && (preset.empty() || recipe.preset == preset)) return &recipe;
   const auto presets = preset_names(name);
-  if (!presets.empty())
+  if (!name.empty() && !presets.empty())
     return with_hint(fail(StatusCode::InvalidArgument, "{} has no preset '{}'", name, preset),
                      suggestion(preset, presets, fmt::format("its presets are {}", fmt::join(presets, ", "))));
   const auto names = recipe_names();

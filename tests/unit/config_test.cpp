@@ -213,7 +213,7 @@ TEST(Config, APresetChoosesTheDialect) {
   EXPECT_EQ(choice(1).values.number("ns_steps"), 4);
   EXPECT_EQ(choice(2).recipe->preset, "torch") << "the default preset is for optimizers that have it";
   EXPECT_EQ(error_of("[[group]]\nmatch='*'\noptimizer='sgd'\npreset='keller'"),
-            "c.toml: group '1': sgd has no preset 'keller' | its presets are torch");
+            "c.toml:1:1: group '1': sgd has no preset 'keller' | its presets are torch");
 }
 
 // H03
