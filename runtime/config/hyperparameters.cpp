@@ -4,7 +4,6 @@
 
 #include "ir/support/nearest.h"
 #include "ir/support/number.h"
-#include "ir/support/version.h"
 #include "runtime/rule.h"
 
 #include <algorithm>
@@ -28,9 +27,6 @@ constexpr std::array kRenamed{Renamed{"", "dist_muon", "muon"},
                               Renamed{"muon", "use_nesterov", "nesterov"},
                               Renamed{"muon", "num_ns_steps", "ns_steps"}};
 
-constexpr std::array<std::string_view, 8> kPresets{"torch", "keller",    "emerging", "megatron",
-                                                   "verl",  "moonlight", "dion",     "gns"};
-
 std::string_view renamed(std::string_view optimizer, std::string_view name) {
   for (const Renamed& entry : kRenamed)
     if (entry.optimizer == optimizer && entry.old_name == name) return entry.name;
@@ -39,10 +35,10 @@ std::string_view renamed(std::string_view optimizer, std::string_view name) {
 
 }  // namespace
 
-Result<Hyperparameters> Hyperparameters::of(const std::string& optimizer) {
+Result<Hyperparameters> Hyperparameters::of(const std::string& optimizer, const std::string& preset) {
   Hyperparameters out;
   if (!optimizer.ends_with(".sfir")) {
-    STEPFUSE_ASSIGN(out.recipe_, ir::find_recipe(optimizer));
+    STEPFUSE_ASSIGN(out.recipe_, ir::find_recipe(optimizer, preset));
     return out;
   }
   STEPFUSE_ASSIGN(ir::Graph graph, read_rule(optimizer));
@@ -69,7 +65,8 @@ Result<ir::OptionList> Hyperparameters::check(const std::string& subject, std::s
   STEPFUSE_CHECK(info != nullptr, "there is no option '{}'", option);
   ir::OptionValues values;
   STEPFUSE_TRY(ir::check_option(subject, *info, option, text, values));
-  if (info->elements.empty() || option != info->name) return ir::OptionList{{std::string(option), text}};
+  const std::string_view own = ir::own_name(*info, option);
+  if (info->elements.empty() || own != info->name) return ir::OptionList{{std::string(own), text}};
   ir::OptionList elements;
   for (std::string_view element : info->elements) elements.emplace_back(element, values.text(element));
   return elements;
@@ -87,9 +84,8 @@ std::optional<double> Hyperparameters::number(const ir::OptionList& given, std::
 }
 
 std::vector<std::string> optimizer_names() {
-  std::vector<std::string> names;
-  for (const ir::Recipe& recipe : ir::all_recipes()) names.emplace_back(recipe.name);
-  return names;
+  const auto names = ir::recipe_names();
+  return {names.begin(), names.end()};
 }
 
 bool is_optimizer(std::string_view name) {
@@ -120,13 +116,10 @@ std::string foreign_option_hint(std::string_view option) {
 }
 
 Outcome check_preset_name(const std::string& subject, std::string_view preset) {
-  if (preset == kPresets.front()) return {};
-  if (std::find(kPresets.begin(), kPresets.end(), preset) != kPresets.end())
-    return with_hint(
-        fail(StatusCode::Unsupported, "{}: preset '{}' is not yet in this version ({})", subject, preset, kVersion),
-        "the preset of this version is torch");
+  const auto presets = ir::preset_names();
+  if (std::find(presets.begin(), presets.end(), preset) != presets.end()) return {};
   return with_hint(fail(StatusCode::InvalidArgument, "{}: there is no preset '{}'", subject, preset),
-                   suggestion(preset, kPresets, fmt::format("the presets are {}", fmt::join(kPresets, ", "))));
+                   suggestion(preset, presets, fmt::format("the presets are {}", fmt::join(presets, ", "))));
 }
 
 }  // namespace stepfuse::runtime
