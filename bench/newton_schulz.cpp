@@ -3,8 +3,7 @@
 //
 // A Muon step on GPT-2's hidden matrices, in bf16 (where the CPU has units for it) and f32, against the same products
 // written out by hand: three general products per Newton-Schulz iteration, without norms, casts and updates. They go to
-// oneDNN in bf16 and to OpenBLAS in f32, each thread taking rows of every result. And the same step with its iterations
-// in the standard form, where the plan has chosen another.
+// oneDNN in bf16 and to OpenBLAS in f32, each thread taking rows of every result.
 #include "bench/report.h"
 #include "bench/standing_threads.h"
 #include "runtime/cpu/gemm.h"
@@ -68,7 +67,7 @@ std::vector<float> normal_numbers(int64_t count) {
 /// Our optimizer over the matrices.
 class MuonStep {
  public:
-  MuonStep(const std::vector<Shape>& shapes, const char* dtype, const Settings& settings = {}) : optimizer_(settings) {
+  MuonStep(const std::vector<Shape>& shapes, const char* dtype) {
     const GroupId group = optimizer_.add_group("muon", {{"ns_dtype", dtype}, {"lr", "1e-6"}});
     std::vector<ParameterId> ids;
     for (const Shape& shape : shapes) {
@@ -206,26 +205,6 @@ void measure(const std::string& name, const std::vector<Shape>& shapes, double o
   report.add(name + ": products by hand, their flops", standard_flops(shapes) / b.median * 1e-6, "GFLOP/s");
 }
 
-/// The step against itself in the standard form.
-void measure_form(const Subject& subject, const char* dtype, int rounds, bench::Report& report) {
-  MuonStep ours(subject.shapes, dtype);
-  Settings as_it_is_written;
-  as_it_is_written.disabled_passes = {"choose_ns_form"};
-  MuonStep standard(subject.shapes, dtype, as_it_is_written);
-  if (ours.flops() == standard.flops()) return;
-  std::vector<double> chosen, standard_form;
-  for (int round = -1; round < rounds; ++round) {  // the first is warm-up
-    const double a = milliseconds([&] { ours.run(); });
-    const double b = milliseconds([&] { standard.run(); });
-    if (round < 0) continue;
-    chosen.push_back(a);
-    standard_form.push_back(b);
-  }
-  const std::string what = std::string(dtype) + " " + subject.name + ": standard form / step";
-  report.add(what, bench::spread_of(bench::ratios(standard_form, chosen)), "");
-  report.add(what + ", by their flops", standard.flops() / ours.flops(), "");
-}
-
 void measure_f32(const Subject& subject, bench::StandingThreads& threads, int rounds, bench::Report& report) {
   MuonStep ours(subject.shapes, "f32");
   std::vector<F32Products> peers;
@@ -255,12 +234,9 @@ int run(const bench::Options& options) {
   bench::Report report("newton_schulz", options);
   bench::StandingThreads threads(bench::usable_threads());
   for (const Subject& subject : subjects()) {
-    if (runtime::GemmProviders::get().library(ir::DType::BF16) != nullptr) {
+    if (runtime::GemmProviders::get().library(ir::DType::BF16) != nullptr)
       measure_bf16(subject, threads, options.rounds, report);
-      measure_form(subject, "bf16", options.rounds, report);
-    }
     measure_f32(subject, threads, options.rounds, report);
-    measure_form(subject, "f32", options.rounds, report);
   }
   return report.finish();
 }

@@ -43,7 +43,7 @@ class GroupLowering {
 
  private:
   LoweredStep lower_step(const GroupStep& step) {
-    LoweredStep out{step.kind, step.node, {}, {}, {}, {}};
+    LoweredStep out{step.kind, step.node, {}, {}, {}};
     switch (step.kind) {
       case StepKind::Fused:
         for (size_t p = 0; p < step.phases.size(); ++p) out.phases.push_back(lower_phase_of(step, p));
@@ -59,9 +59,6 @@ class GroupLowering {
         out.move.sources = {step.from};
         out.move.target = compiler::slot_access(group_, step.from.dims, step.to);
         out.move.source_dtype = out.move.target_dtype = slot_dtype(step.from.slot);
-        break;
-      case StepKind::Library:
-        out.call = lower_call(step.node);
         break;
     }
     return out;
@@ -129,22 +126,6 @@ class GroupLowering {
     out.sources.push_back(compiler::access_of(group_, node.operands[1]));
     out.concat_dim =
         static_cast<uint8_t>(ir::kMaxRank - node.type.shape.rank + std::get<ir::ConcatAttr>(node.attr).dim);
-    return out;
-  }
-
-  LoweredCall lower_call(ValueId id) {
-    const ir::Node& node = graph_.node(id);
-    LoweredCall out;
-    out.op = node.op;
-    out.dtype = node.type.dtype;
-    out.source = compiler::access_of(group_, node.operands[0]);
-    out.target = compiler::access_of(group_, id);
-    if (node.op == ir::Op::SortCols) {
-      out.keys = compiler::access_of(group_, node.operands[1]);
-      out.keys_dtype = graph_.node(node.operands[1]).type.dtype;
-    } else {
-      out.when = factor_of(id, 1);
-    }
     return out;
   }
 

@@ -41,24 +41,13 @@ struct LoweredMove {
   Factor diagonal;         // AddDiag
 };
 
-/// A call of a library on each matrix of `source`; none is made where `when` is 0.
-struct LoweredCall {
-  ir::Op op = ir::Op::Eigh;
-  ir::DType dtype = ir::DType::F32;
-  compiler::Access source, target;
-  ir::DType keys_dtype = ir::DType::F32;  // SortCols
-  compiler::Access keys;                  // SortCols
-  Factor when;
-};
-
 /// One launch of the group; what its kind does not need is empty.
 struct LoweredStep {
   compiler::StepKind kind;
-  ir::ValueId node;                  // Product, AddDiag, Concat, Library
+  ir::ValueId node;                  // Product, AddDiag, Concat
   std::vector<LoweredPhase> phases;  // Fused
   LoweredProduct product;
   LoweredMove move;
-  LoweredCall call;
 };
 
 struct LoweredGroup {

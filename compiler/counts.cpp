@@ -3,10 +3,8 @@
 #include "compiler/counts.h"
 
 #include "compiler/dependencies.h"
-#include "compiler/product_cost.h"
 #include "compiler/schedule.h"
 
-#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -32,33 +30,20 @@ void add_launch(LaunchCounts& counts, const GroupStep& step, const TargetTraits&
     case StepKind::Copy:
       ++counts.aux;
       return;
-    case StepKind::Library:
-      ++counts.library;
-      return;
   }
 }
 
-double flops_of(const GroupPlan& group, ValueId id, const TargetTraits& target) {
+double product_flops(const GroupPlan& group, ValueId id, const TargetTraits& target) {
   const Graph& graph = group.graph;
   const Node& node = graph.node(id);
   const auto flags = std::get<ir::MatmulAttr>(node.attr);
   const ir::Type& a = graph.node(node.operands[0]).type;
-  const int64_t k = (flags.trans_a ? a.shape.from_end(1) : a.shape.from_end(0)).value();
+  const double k = static_cast<double>((flags.trans_a ? a.shape.from_end(1) : a.shape.from_end(0)).value());
+  const double m = static_cast<double>(node.type.shape.from_end(1).value());
+  const double n = static_cast<double>(node.type.shape.from_end(0).value());
   const double batch = static_cast<double>(node.type.shape.from_end(2).value());
-  return batch * product_flops(node.type.shape.from_end(1).value(), node.type.shape.from_end(0).value(), k,
-                               flags.symmetric && computes_triangle(target, a.dtype));
-}
-
-double library_flops(const Graph& graph, ValueId id) {
-  const Op op = graph.node(id).op;
-  const ir::Shape& shape = graph.node(graph.node(id).operands[0]).type.shape;
-  const auto rows = static_cast<double>(shape.from_end(1).value());
-  const auto cols = static_cast<double>(shape.from_end(0).value());
-  const double m = std::max(rows, cols), n = std::min(rows, cols);
-  const auto batch = static_cast<double>(shape.from_end(2).value());
-  if (op == Op::Eigh) return batch * 9 * n * n * n;
-  if (op == Op::Svd) return batch * (6 * m * n * n + 20 * n * n * n);
-  return op == Op::Qr ? batch * (4 * m * n * n - 4 * n * n * n / 3) : 0;
+  const bool triangle = flags.symmetric && target.symmetric_products && a.dtype == ir::DType::F32;
+  return batch * k * (triangle ? m * (n + 1) : 2 * m * n);
 }
 
 /// Memory one launch touches, each place once per direction: what it writes and reads again stays in cache.
@@ -148,7 +133,7 @@ LaunchCounts count_naive(const Graph& rule) {
     if (is_fusible(rule, ValueId{i})) {
       ++counts.elementwise;
     } else {
-      ++(node.op == Op::Matmul ? counts.gemms : ir::is_library(node.op) ? counts.library : counts.aux);
+      ++(node.op == Op::Matmul ? counts.gemms : counts.aux);
     }
   }
   return counts;
@@ -163,22 +148,17 @@ PlanCounts count_plan(const StepPlan& plan, const std::vector<PlannedParameter>&
     counts.naive.elementwise += members * naive.elementwise;
     counts.naive.gemms += members * naive.gemms;
     counts.naive.aux += members * naive.aux;
-    counts.naive.library += members * naive.library;
     int64_t elements = 0;
     for (uint32_t member : group.members) {
       elements += element_count(parameters[member].shape);
       counts.peer_eager.elementwise += parameters[member].peer.elementwise;
       counts.peer_eager.gemms += parameters[member].peer.products;
-      counts.peer_eager.library += parameters[member].peer.library;
     }
     counts.parameters += elements;
     bytes += group_bytes(group) * static_cast<double>(group.symbolic ? elements : members);
-    for (const GroupStep& step : group.steps) {
+    for (const GroupStep& step : group.steps)
       if (step.kind == StepKind::Product)
-        counts.gemm_flops += static_cast<double>(members) * flops_of(group, step.node, plan.target);
-      if (step.kind == StepKind::Library)
-        counts.library_flops += static_cast<double>(members) * library_flops(group.graph, step.node);
-    }
+        counts.gemm_flops += static_cast<double>(members) * product_flops(group, step.node, plan.target);
   }
   for (const Launch& launch : plan.launches)
     add_launch(counts.fused, plan.groups[launch.group].steps[launch.step], plan.target);
@@ -188,16 +168,11 @@ PlanCounts count_plan(const StepPlan& plan, const std::vector<PlannedParameter>&
 }
 
 LaunchCounts newton_schulz_launches(int64_t iterations, int64_t sub_batches, bool update_absorbed) {
-  return {sub_batches * (update_absorbed ? 1 : 2), sub_batches * 3 * iterations, update_absorbed ? sub_batches : 0, 0};
-}
-
-LaunchCounts gram_newton_schulz_launches(int64_t iterations, int64_t restarts, int64_t sub_batches) {
-  const int64_t starts = restarts + 1;
-  return {sub_batches, sub_batches * (4 * iterations - starts), sub_batches * starts};
+  return {sub_batches * (update_absorbed ? 1 : 2), sub_batches * 3 * iterations, update_absorbed ? sub_batches : 0};
 }
 
 LaunchCounts newton_schulz_naive(int64_t iterations, int64_t matrices) {
-  return {matrices * (8 + 5 * iterations), matrices * 3 * iterations, 0, 0};
+  return {matrices * (8 + 5 * iterations), matrices * 3 * iterations, 0};
 }
 
 }  // namespace stepfuse::compiler

@@ -12,9 +12,8 @@ namespace stepfuse::compiler {
 struct LaunchCounts {
   int64_t elementwise = 0;  // fused kernels, reductions and casts included
   int64_t gemms = 0;
-  int64_t aux = 0;      // diagonals, copies, concatenations, scalars
-  int64_t library = 0;  // decompositions and sorts
-  int64_t total() const { return elementwise + gemms + aux + library; }
+  int64_t aux = 0;  // diagonals, copies, concatenations, scalars
+  int64_t total() const { return elementwise + gemms + aux; }
   friend bool operator==(const LaunchCounts&, const LaunchCounts&) = default;
 };
 
@@ -23,7 +22,6 @@ struct PlanCounts {
   LaunchCounts peer_eager;  // what the peers named by the recipes launch
   LaunchCounts fused;       // what the plan launches
   double gemm_flops = 0;  // multiply and add are two; a symmetric product that computes one triangle counts n + 1 of 2n
-  double library_flops = 0;    // as ops.def says
   double bytes_per_param = 0;  // read and written by fused kernels, and by products on parameters and states
   int64_t parameters = 0;      // elements
 };
@@ -37,9 +35,6 @@ LaunchCounts count_naive(const ir::Graph& rule);
 /// Newton-Schulz iteration, one kernel before them, and after them one kernel, or, with the update absorbed into the
 /// last product, one diagonal launch.
 LaunchCounts newton_schulz_launches(int64_t iterations, int64_t sub_batches, bool update_absorbed);
-/// The same in the Gram form, when two steps or more lie between two starts: 4 products per iteration, one less for
-/// each start, and a diagonal for each start. The last product writes the parameter.
-LaunchCounts gram_newton_schulz_launches(int64_t iterations, int64_t restarts, int64_t sub_batches);
 /// The same for the naive rule: 8 + (3 + 5) per iteration with nesterov and a 16-bit iteration, per matrix.
 LaunchCounts newton_schulz_naive(int64_t iterations, int64_t matrices);
 

@@ -16,8 +16,7 @@ ordered_json launches_json(const LaunchCounts& counts) {
   return {{"launches", counts.total()},
           {"elementwise_launches", counts.elementwise},
           {"gemms", counts.gemms},
-          {"aux_launches", counts.aux},
-          {"library_calls", counts.library}};
+          {"aux_launches", counts.aux}};
 }
 
 ordered_json decision_json(const Decision& decision) {
@@ -37,7 +36,6 @@ ordered_json summary_json(const StepPlan& plan, const std::vector<PlannedParamet
   const PlanCounts counts = count_plan(plan, parameters);
   ordered_json fused = launches_json(counts.fused);
   fused["gemm_flops"] = counts.gemm_flops;
-  fused["library_flops"] = counts.library_flops;
   fused["bytes_per_param"] = counts.bytes_per_param;
   fused["workspace_bytes"] = plan.workspace_bytes;
   fused["host_syncs"] = host_syncs(plan).size();
@@ -74,10 +72,8 @@ std::string decision_text(const Decision& decision) {
 }
 
 std::string counts_line(std::string_view name, const LaunchCounts& counts) {
-  std::string text = fmt::format("  {:<11} {:>6} launches: {} elementwise, {} products, {} auxiliary", name,
-                                 counts.total(), counts.elementwise, counts.gemms, counts.aux);
-  if (counts.library > 0) text += fmt::format(", {} library calls", counts.library);
-  return text + '\n';
+  return fmt::format("  {:<11} {:>6} launches: {} elementwise, {} products, {} auxiliary\n", name, counts.total(),
+                     counts.elementwise, counts.gemms, counts.aux);
 }
 
 }  // namespace
@@ -107,7 +103,6 @@ std::string explain_text(const StepPlan& plan, const std::vector<PlannedParamete
   text += fmt::format(
       "  {:.4g} bytes per parameter by kernels, {:.4g} GFLOP in products, {} bytes of workspace, {} host syncs\n",
       counts.bytes_per_param, counts.gemm_flops * 1e-9, plan.workspace_bytes, host_syncs(plan).size());
-  if (counts.library_flops > 0) text += fmt::format("  {:.4g} GFLOP in library calls\n", counts.library_flops * 1e-9);
   for (const GroupPlan& group : plan.groups)
     text += fmt::format("group {} (peer: {}): {} parameters, {} batches, {} steps\n", group.graph.name,
                         group.peer.peer.empty() ? "none" : group.peer.peer, group.members.size(), group.batches(),

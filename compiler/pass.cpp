@@ -5,7 +5,6 @@
 #include "compiler/passes/absorb_scale.h"
 #include "compiler/passes/absorb_update.h"
 #include "compiler/passes/cast_sink.h"
-#include "compiler/passes/choose_ns_form.h"
 #include "compiler/passes/cse.h"
 #include "compiler/passes/dce.h"
 #include "compiler/passes/fold_norm.h"
@@ -33,8 +32,6 @@ constexpr std::array kPasses{
     PassInfo{"cast_sink", PassLevel::Recipe, "make casts part of the ops beside them", false, sink_casts},
     PassInfo{"orient", PassLevel::Group, "turn transposes of tall matrices into flags of products", false,
              orient_transposes},
-    PassInfo{"choose_ns_form", PassLevel::Group,
-             "run Newton-Schulz iterations on their Gram matrix where that is cheaper", true, choose_ns_form},
     PassInfo{"absorb_scale", PassLevel::Group, "scale and add around a product become its alpha and beta", true,
              absorb_scale},
     PassInfo{"widen_products", PassLevel::Group, "run bf16 products in f32 where there are no bf16 units", true,
@@ -54,8 +51,6 @@ constexpr std::array kPasses{
     PassInfo{"reuse_memory", PassLevel::Plan, "let scratch buffers share memory when their lives do not overlap", false,
              nullptr},
 };
-
-constexpr std::array<std::string_view, 3> kNsForms{"auto", "standard", "gram"};
 
 using Clock = std::chrono::steady_clock;
 
@@ -90,14 +85,6 @@ std::string skip_reason(const PassInfo& pass, const PassContext& context, const 
 }
 
 }  // namespace
-
-std::string_view ns_form_name(NsForm form) { return kNsForms[static_cast<size_t>(form)]; }
-
-NsForm parse_ns_form(std::string_view name) {
-  const auto found = std::find(kNsForms.begin(), kNsForms.end(), name);
-  STEPFUSE_CHECK(found != kNsForms.end(), "no form of Newton-Schulz is called '{}'", name);
-  return static_cast<NsForm>(found - kNsForms.begin());
-}
 
 std::string_view level_name(PassLevel level) {
   constexpr std::array<std::string_view, 3> kNames{"recipe", "group", "plan"};

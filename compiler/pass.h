@@ -18,24 +18,16 @@ namespace stepfuse::compiler {
 /// What the compiler must know of a target to choose between equal plans.
 struct TargetTraits {
   std::string name = "cpu";
-  bool bf16_products = false;          // matrix units for bf16 operands
-  bool symmetric_products = false;     // f32 products may compute one triangle (syrk)
-  bool divides_in_cache = false;       // a second pass over a matrix costs next to nothing beside its products
-  bool factors_in_memory = true;       // products read alpha and beta from memory; else the host must fetch them first
-  bool launches_phases = false;        // each phase of a fused kernel is a launch of its own
-  bool launches_scalars = false;       // the scalars of a step are a launch too
-  bool captures_step = false;          // all launches of a step are one graph
-  bool library_calls = true;           // has eigh, svd, qr and sortcols
-  int64_t branches = 1;                // most batches that run at the same time
-  int64_t row_bytes = 0;               // products want rows at multiples of this; 0: anywhere
-  double launch_flops = 0;             // what products could compute in the time that a launch takes
-  bool runs_rules_as_written = false;  // the plan is made to be looked at
+  bool bf16_products = false;       // matrix units for bf16 operands
+  bool symmetric_products = false;  // f32 products may compute one triangle (syrk)
+  bool divides_in_cache = false;    // a second pass over a matrix costs next to nothing beside its products
+  bool factors_in_memory = true;    // products read alpha and beta from memory; else the host must fetch them first
+  bool launches_phases = false;     // each phase of a fused kernel is a launch of its own
+  bool launches_scalars = false;    // the scalars of a step are a launch too
+  bool captures_step = false;       // all launches of a step are one graph
+  int64_t branches = 1;             // most batches that run at the same time
+  int64_t row_bytes = 0;            // products want rows at multiples of this; 0: anywhere
 };
-
-/// How a Newton-Schulz iteration is computed: as it is written, or on its Gram matrix. Auto: by cost.
-enum class NsForm : uint8_t { Auto, Standard, Gram };
-std::string_view ns_form_name(NsForm form);   // "auto", "standard", "gram"
-NsForm parse_ns_form(std::string_view name);  // one of these names
 
 /// One choice of the compiler, taken or not, with its reason; the raw material of `explain`.
 struct Decision {
@@ -53,7 +45,6 @@ struct PassContext {
   int64_t members = 1;  // parameters that share the graph; above 1 the group runs in batches
   std::vector<Decision>* decisions = nullptr;
   std::vector<Strides> layouts = {};  // by Graph::inputs(); no list at all when every input is dense
-  NsForm ns_form = NsForm::Auto;
 
   bool strict() const { return mode == ir::Mode::Strict; }
   void record(Decision decision) const {
@@ -87,7 +78,6 @@ struct PassTiming {
 
 struct RunnerOptions {
   std::vector<std::string> disabled;                                          // pass names
-  NsForm ns_form = NsForm::Auto;                                              // of choose_ns_form
   std::vector<std::string> print_after;                                       // pass names, or "all"
   std::function<void(std::string_view pass, const std::string& text)> print;  // gets the graph, or "(unchanged)"
   std::vector<PassTiming>* timings = nullptr;

@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <unordered_map>
 
 namespace stepfuse::compiler {
@@ -131,19 +130,6 @@ Outcome check_batch_reduction(const GroupPlan& group, const std::vector<ValueId>
   return {};
 }
 
-/// Library calls run where there is a library.
-Outcome check_library_calls(const ir::Graph& graph, const TargetTraits& target) {
-  std::set<ir::Op> calls;
-  for (uint32_t i = 0; i < graph.size(); ++i)
-    if (ir::is_library(graph.node(ValueId{i}).op)) calls.insert(graph.node(ValueId{i}).op);
-  if (target.library_calls || calls.empty()) return {};
-  std::vector<std::string_view> names;
-  for (const ir::Op op : calls) names.push_back(ir::op_info(op).mnemonic);
-  return with_hint(fail(StatusCode::Unsupported, "rule {}: {} {} not yet tested on a device, and not for target {}",
-                        graph.name, fmt::join(names, ", "), names.size() == 1 ? "is" : "are", target.name),
-                   "use target cpu");
-}
-
 /// What the backends do not do yet, in the user's words.
 Outcome check_supported(const GroupPlan& group) {
   const ir::Graph& graph = group.graph;
@@ -161,9 +147,8 @@ Outcome check_supported(const GroupPlan& group) {
 
 Outcome plan_group(GroupPlan& group, const PlanOptions& options) {
   const bool batched = !options.runner.is_disabled(group.symbolic ? "horizontal" : "batch");
-  const PassContext context{options.mode,     options.target, batched ? static_cast<int64_t>(group.members.size()) : 1,
-                            &group.decisions, group.layouts,  options.runner.ns_form};
-  STEPFUSE_TRY(check_library_calls(group.graph, options.target));
+  const PassContext context{options.mode, options.target, batched ? static_cast<int64_t>(group.members.size()) : 1,
+                            &group.decisions, group.layouts};
   STEPFUSE_TRY(run_passes(group.graph, context, options.runner));
   stage_operands(group.graph, context);
   schedule(group);
@@ -172,44 +157,6 @@ Outcome plan_group(GroupPlan& group, const PlanOptions& options) {
   assign_lanes(group, !options.runner.is_disabled("reuse_memory"));
   choose_batch(group, options);
   return {};
-}
-
-constexpr const char* kNsFormPass = "choose_ns_form";
-
-tl::unexpected<Status> ns_form_without_effect(NsForm form, const std::string& why) {
-  return with_hint(fail(StatusCode::InvalidArgument, "ns_form={} has no effect: {}", ns_form_name(form), why),
-                   "leave ns_form at auto");
-}
-
-/// That somebody asked for a form must not go unheard.
-Outcome check_ns_form_is_heard(const PlanOptions& options) {
-  const NsForm form = options.runner.ns_form;
-  if (form == NsForm::Auto) return {};
-  if (options.target.runs_rules_as_written)
-    return ns_form_without_effect(form, fmt::format("target {} runs rules as they are written", options.target.name));
-  if (options.mode == ir::Mode::Strict) return ns_form_without_effect(form, "strict keeps the form of the rule");
-  if (options.runner.is_disabled(kNsFormPass))
-    return ns_form_without_effect(form, fmt::format("pass {} is switched off", kNsFormPass));
-  return {};
-}
-
-/// Every iteration has the form that was asked for, and there is one.
-Outcome check_ns_form_was_taken(const StepPlan& plan) {
-  if (plan.ns_form == NsForm::Auto) return {};
-  bool found = false;
-  for (const GroupPlan& group : plan.groups) {
-    for (const Decision& decision : group.decisions) {
-      if (decision.pass != kNsFormPass) continue;
-      found = true;
-      if (plan.ns_form == NsForm::Gram && !decision.taken)
-        return with_hint(
-            fail(StatusCode::Unsupported, "ns_form=gram: rule {} keeps the {}", group.graph.name, decision.why),
-            "choose other coefficients, or leave ns_form at auto");
-    }
-  }
-  if (found) return {};
-  return ns_form_without_effect(
-      plan.ns_form, "no rule has a Newton-Schulz iteration of two steps or more with constant coefficients");
 }
 
 void append_launches(StepPlan& plan, uint32_t g) {
@@ -225,7 +172,7 @@ void append_launches(StepPlan& plan, uint32_t g) {
 }  // namespace
 
 std::string_view step_kind_name(StepKind kind) {
-  constexpr std::array<std::string_view, 6> kNames{"fused", "product", "adddiag", "concat", "copy", "library"};
+  constexpr std::array<std::string_view, 5> kNames{"fused", "product", "adddiag", "concat", "copy"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -237,9 +184,7 @@ int64_t element_count(const std::vector<int64_t>& shape) {
 
 Result<StepPlan> make_plan(const std::vector<PlannedParameter>& parameters, const PlanOptions& options) {
   for (const std::string& name : options.runner.disabled) STEPFUSE_TRY(find_pass(name).map([](const PassInfo*) {}));
-  STEPFUSE_TRY(check_ns_form_is_heard(options));
   StepPlan plan;
-  plan.ns_form = options.runner.ns_form;
   plan.mode = options.mode;
   plan.disabled = options.runner.disabled;
   plan.target = options.target;
@@ -248,7 +193,6 @@ Result<StepPlan> make_plan(const std::vector<PlannedParameter>& parameters, cons
     STEPFUSE_TRY(plan_group(plan.groups[g], options));
     append_launches(plan, g);
   }
-  STEPFUSE_TRY(check_ns_form_was_taken(plan));
   const bool one_branch = options.runner.is_disabled("branches");
   place_branches(plan, parameters, one_branch ? 1 : options.target.branches, options.branch_bytes);
   const auto problems = verify_plan(plan);

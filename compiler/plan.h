@@ -49,7 +49,7 @@ struct ScratchBuffer {
   int64_t pitch = 0;  // elements from row to row of a matrix; 0: as many as it has columns
 };
 
-enum class StepKind : uint8_t { Fused, Product, AddDiag, Concat, Copy, Library };
+enum class StepKind : uint8_t { Fused, Product, AddDiag, Concat, Copy };
 std::string_view step_kind_name(StepKind kind);
 
 /// One launch of a group: what runs for each member of a batch.
@@ -57,7 +57,7 @@ struct GroupStep {
   StepKind kind;
   std::string role;                              // "pre", "post", "update", "gram" ...: names the kernel
   std::vector<std::vector<ir::ValueId>> phases;  // Fused: the ops of each phase
-  ir::ValueId node;                              // Product, AddDiag, Concat, Library
+  ir::ValueId node;                              // Product, AddDiag, Concat
   Access from;                                   // Copy
   Slot to;                                       // Copy: the whole slot
 };
@@ -107,7 +107,6 @@ struct StepPlan {
   std::vector<Launch> launches;
   std::vector<Branch> branches;
   int64_t workspace_bytes = 0;  // of all branches
-  NsForm ns_form = NsForm::Auto;
 };
 
 /// A parameter and the naive rule it gets.

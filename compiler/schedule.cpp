@@ -22,7 +22,6 @@ GroupStep step_of(const Graph& graph, const Unit& unit) {
   if (op == Op::Matmul) step.kind = StepKind::Product;
   if (op == Op::AddDiag) step.kind = StepKind::AddDiag;
   if (op == Op::Concat) step.kind = StepKind::Concat;
-  if (ir::is_library(op)) step.kind = StepKind::Library;
   if (step.kind != StepKind::Fused) return step;
   for (ValueId id : unit.nodes) {
     const auto phase = static_cast<size_t>(unit.cluster < 0 ? 0 : graph.placement(id).phase);

@@ -6,7 +6,6 @@
 #include "compiler/passes/passes.h"
 #include "compiler/schedule.h"
 
-#include <algorithm>
 #include <map>
 
 namespace stepfuse::compiler {
@@ -109,7 +108,7 @@ class PaperRun {
   void check_single_overwrite(const GroupStep& step, ValueId id, ValueId old) {
     const ir::Node& node = graph_.node(id);
     const bool has_c = node.op == ir::Op::Matmul && node.num_operands == 5;
-    for (size_t k = 0; k < std::min<size_t>(has_c ? 3 : 2, node.num_operands); ++k) {
+    for (size_t k = 0; k < (has_c ? 3U : 2U); ++k) {
       const ValueId operand = node.operands[k];
       if (graph_.is_scalar(operand) || view_base(graph_, operand) != old) continue;
       const bool in_place = operand == old && (has_c ? k == 2 : node.op == ir::Op::AddDiag);

@@ -46,10 +46,4 @@ ValueId Builder::matmul(ValueId a, ValueId b, const MatmulAttr& flags, std::stri
   return id;
 }
 
-ValueId Builder::slice(ValueId operand, const SliceAttr& range, std::string_view name) {
-  const ValueId id = emit(graph_, Op::Slice, {operand}, range);
-  graph_.set_name(id, std::string(name));
-  return id;
-}
-
 }  // namespace stepfuse::ir

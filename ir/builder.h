@@ -32,9 +32,6 @@ class Builder {
                  std::optional<DType> dtype = std::nullopt);
   ValueId matmul(ValueId a, ValueId b, const MatmulAttr& flags, std::string_view name, DType dtype);
 
-  ValueId slice(ValueId operand, const SliceAttr& range, std::string_view name);
-  ValueId transpose(ValueId operand, std::string_view name) { return op(Op::Transpose, {operand}, name); }
-
   ValueId add(ValueId a, ValueId b, std::string_view name = {}) { return op(Op::Add, {a, b}, name); }
   ValueId sub(ValueId a, ValueId b, std::string_view name = {}) { return op(Op::Sub, {a, b}, name); }
   ValueId mul(ValueId a, ValueId b, std::string_view name = {}) { return op(Op::Mul, {a, b}, name); }
@@ -46,7 +43,6 @@ class Builder {
   }
 
   DType dtype(ValueId id) const { return graph_.node(id).type.dtype; }
-  const Shape& shape(ValueId id) const { return graph_.node(id).type.shape; }
 
   /// `value` replaces the param or state `target`.
   void replace(ValueId target, ValueId value) { graph_.add_output(value, target); }

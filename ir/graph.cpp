@@ -267,54 +267,6 @@ Result<Type> infer_concat(const Graph& graph, std::span<const ValueId> operands,
   return type;
 }
 
-/// The extents of a library op's result, for matrices of `rows` x `cols`.
-struct Extents {
-  int64_t rows, cols;
-};
-
-Extents library_extents(Op op, int64_t rows, int64_t cols) {
-  const int64_t shorter = std::min(rows, cols);
-  if (op == Op::Eigh) return {rows + 1, cols};
-  if (op == Op::Svd) return {rows + 1 + cols, shorter};
-  return {rows, op == Op::Qr ? shorter : cols};
-}
-
-Outcome check_keys(const Graph& graph, const Type& matrices, ValueId keys) {
-  const Type& type = graph.node(keys).type;
-  if (!type.scalar && type.dtype != DType::Bool && type.shape.from_end(1) == Extent::of(1) &&
-      type.shape.from_end(0) == matrices.shape.from_end(0) && type.shape.from_end(2) == matrices.shape.from_end(2))
-    return {};
-  return fail(StatusCode::InvalidData, "the keys of sortcols must be one row of numbers, a key for each column");
-}
-
-Result<Type> infer_library(const Graph& graph, Op op, std::span<const ValueId> operands, std::optional<DType> dtype) {
-  Type type = graph.node(operands[0]).type;
-  const std::string_view name = op_info(op).mnemonic;
-  if (type.scalar || type.shape.rank < 2)
-    return fail(StatusCode::InvalidData, "{} takes a tensor with at least 2 dimensions", name);
-  if (type.dtype != DType::F32 && type.dtype != DType::F64)
-    return fail(StatusCode::InvalidData, "{} takes matrices of f32 or f64, not {}; cast first", name,
-                dtype_name(type.dtype));
-  if (dtype && *dtype != type.dtype)
-    return fail(StatusCode::InvalidData, "{} of {} gives {}, not {}; cast the result", name, dtype_name(type.dtype),
-                dtype_name(type.dtype), dtype_name(*dtype));
-  Extent& rows = type.shape.dims[static_cast<size_t>(type.shape.rank - 2)];
-  Extent& cols = type.shape.dims[static_cast<size_t>(type.shape.rank - 1)];
-  if (op == Op::Eigh && rows != cols) return fail(StatusCode::InvalidData, "eigh takes square matrices");
-  if (op == Op::SortCols) {
-    STEPFUSE_TRY(check_keys(graph, type, operands[1]));
-    return type;
-  }
-  if (operands.size() == 2 && !graph.is_scalar(operands[1]))
-    return fail(StatusCode::InvalidData, "{}: whether to compute is a scalar, not a tensor", name);
-  if (rows.is_symbol() || cols.is_symbol())
-    return fail(StatusCode::InvalidData, "{} of symbolic extents; give the shape numbers", name);
-  const Extents extents = library_extents(op, rows.value(), cols.value());
-  rows = Extent::of(extents.rows);
-  cols = Extent::of(extents.cols);
-  return type;
-}
-
 Result<Type> infer_scalar_only(const Graph& graph, Op op, std::span<const ValueId> operands) {
   if (op == Op::Fresh) {
     const Node& node = graph.node(operands[0]);
@@ -418,8 +370,6 @@ Result<Type> infer_type(const Graph& graph, Op op, std::span<const ValueId> oper
       return infer_reduce(graph, op, operands[0], attr, dtype);
     case OpFamily::Product:
       return infer_matmul(graph, operands, attr, dtype);
-    case OpFamily::Library:
-      return infer_library(graph, op, operands, dtype);
   }
   return fail(StatusCode::Internal, "unknown op family");
 }

@@ -82,10 +82,6 @@ void with_function(Op op, Use use) {
     case Op::Slice:
     case Op::Concat:
     case Op::AddDiag:
-    case Op::Eigh:
-    case Op::Svd:
-    case Op::Qr:
-    case Op::SortCols:
     case Op::Sum:
     case Op::SumSq:
     case Op::Norm:

@@ -72,7 +72,6 @@ void run_elementwise(OpCall& call, Evaluation evaluation);
 void run_reduce(OpCall& call, Evaluation evaluation);
 void run_move(OpCall& call, Evaluation evaluation);  // transpose, slice, concat, adddiag
 void run_matmul(OpCall& call, Evaluation evaluation);
-void run_library(OpCall& call, Evaluation evaluation);  // always in f64
 double run_scalar(Op op, const std::array<double, kMaxOperands>& operands);
 
 }  // namespace stepfuse::ir

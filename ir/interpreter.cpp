@@ -97,8 +97,6 @@ class Machine {
       run_reduce(call, evaluation_);
     } else if (node.op == Op::Matmul) {
       run_matmul(call, evaluation_);
-    } else if (is_library(node.op)) {
-      run_library(call, evaluation_);
     } else {
       run_move(call, evaluation_);
     }

@@ -15,7 +15,7 @@ enum class Op : uint8_t {
 #undef STEPFUSE_OP
 };
 
-enum class OpFamily : uint8_t { Source, Elementwise, ScalarOnly, View, Move, Reduce, Product, Library };
+enum class OpFamily : uint8_t { Source, Elementwise, ScalarOnly, View, Move, Reduce, Product };
 
 struct OpInfo {
   Op op;
@@ -34,7 +34,6 @@ inline OpFamily family(Op op) { return op_info(op).family; }
 inline bool is_elementwise(Op op) { return family(op) == OpFamily::Elementwise; }
 inline bool is_reduce(Op op) { return family(op) == OpFamily::Reduce; }
 inline bool is_view(Op op) { return family(op) == OpFamily::View; }
-inline bool is_library(Op op) { return family(op) == OpFamily::Library; }
 bool is_compare(Op op);      // lt le gt ge eq ne
 bool is_bool_logic(Op op);   // and or not
 bool is_commutative(Op op);  // exactly, NaN payloads aside

@@ -13,8 +13,8 @@ namespace stepfuse::ir {
 namespace {
 
 std::string_view family_name(OpFamily op_family) {
-  constexpr std::array<std::string_view, 8> kNames{"source", "elementwise", "scalar only", "view",
-                                                   "move",   "reduce",      "product",     "library"};
+  constexpr std::array<std::string_view, 7> kNames{"source", "elementwise", "scalar only", "view",
+                                                   "move",   "reduce",      "product"};
   return kNames[static_cast<size_t>(op_family)];
 }
 

@@ -92,10 +92,6 @@ double evaluate_scalar_op(Op op, std::span<const double> x) {
     case Op::Slice:
     case Op::Concat:
     case Op::AddDiag:
-    case Op::Eigh:
-    case Op::Svd:
-    case Op::Qr:
-    case Op::SortCols:
     case Op::Sum:
     case Op::SumSq:
     case Op::Norm:

@@ -31,7 +31,6 @@ class InterpreterExecutor final : public Executor {
         report_.last_step.elementwise += naive.elementwise;
         report_.last_step.gemms += naive.gemms;
         report_.last_step.aux += naive.aux;
-        report_.last_step.library += naive.library;
       }
     }
     return {};

@@ -74,13 +74,6 @@ tl::unexpected<Status> named(const std::string& parameter, const Status& status)
 
 }  // namespace
 
-compiler::RunnerOptions runner_options(const Settings& settings) {
-  compiler::RunnerOptions runner;
-  runner.disabled = settings.list("disable");
-  runner.ns_form = compiler::parse_ns_form(settings.text("ns_form"));
-  return runner;
-}
-
 struct Optimizer::Impl {
   OptimizerSettings settings;
   compiler::TargetTraits traits;

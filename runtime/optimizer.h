@@ -17,9 +17,6 @@
 
 namespace stepfuse::runtime {
 
-/// What the settings say to the passes.
-compiler::RunnerOptions runner_options(const Settings& settings);
-
 struct OptimizerSettings {
   ir::Mode mode = ir::Mode::Default;
   std::string target = "cpu";  // "cpu", "x86-64-v3", "x86-64-v4", "interp", "cuda"

@@ -34,8 +34,7 @@ Result<KeyFields> target_fields(const compiler::StepPlan& plan, const Context& c
 
 /// A plan of one group, which has the kernels that this group needs.
 compiler::StepPlan plan_of_group(const compiler::StepPlan& plan, uint32_t group) {
-  compiler::StepPlan one{plan.mode, plan.disabled,        plan.target, {plan.groups[group]}, {},
-                         {},        plan.workspace_bytes, plan.ns_form};
+  compiler::StepPlan one{plan.mode, plan.disabled, plan.target, {plan.groups[group]}, {}, {}, plan.workspace_bytes};
   for (compiler::Launch launch : plan.launches) {
     if (launch.group != group) continue;
     launch.group = 0;
@@ -59,8 +58,6 @@ std::vector<ShapeLaunch> launches_of(const codegen::LoweredGroup& group, int64_t
     for (const codegen::LoweredPhase& phase : step.phases) launch.dims.push_back(codegen::phase_dims(phase, elements));
     if (step.kind == compiler::StepKind::Product) {
       launch.product = &step.product;
-    } else if (step.kind == compiler::StepKind::Library) {
-      launch.dims.push_back(step.call.source.dims);
     } else if (step.kind != compiler::StepKind::Fused) {
       launch.dims.push_back(move_dims(step.move, elements));
     }

@@ -93,15 +93,8 @@ Result<ir::Graph> read_rule(const std::string& path) {
 Result<Rule> Rule::create(const std::string& recipe, const ir::OptionList& options) {
   Rule rule;
   if (!is_text(recipe) && !recipe.ends_with(".sfir")) {
-    ir::OptionList others;
-    std::string preset;
-    for (const auto& [name, text] : options)
-      if (name == "preset")
-        preset = text;
-      else
-        others.emplace_back(name, text);
-    STEPFUSE_ASSIGN(rule.recipe_, ir::find_recipe(recipe, preset));
-    STEPFUSE_ASSIGN(rule.values_, ir::parse_options(recipe, rule.recipe_->options(), others));
+    STEPFUSE_ASSIGN(rule.recipe_, ir::find_recipe(recipe));
+    STEPFUSE_ASSIGN(rule.values_, ir::parse_options(recipe, rule.recipe_->options(), options));
     STEPFUSE_TRY(rule.recipe_->validate(rule.values_));
     rule.name_ = recipe;
     return rule;

@@ -20,13 +20,11 @@ Result<ir::Graph> read_rule(const std::string& path);
 class Rule {
  public:
   /// `recipe` is a built-in name, the path of an IR file (*.sfir), or IR text itself (begins with "// stepfuse-ir").
-  /// All options are checked here: unknown names, values, ranges, and hyperparameters without any value. Of a built-in
-  /// recipe, the option "preset" chooses the dialect whose options the others are.
+  /// All options are checked here: unknown names, values, ranges, and hyperparameters without any value.
   static Result<Rule> create(const std::string& recipe, const ir::OptionList& options);
 
   const std::string& name() const { return name_; }
-  const ir::Recipe* recipe() const { return recipe_; }        // null for IR text
-  const ir::OptionValues& values() const { return values_; }  // of a recipe
+  const ir::Recipe* recipe() const { return recipe_; }  // null for IR text
 
   /// The naive graph for one parameter; hyperparameter defaults in it are the values of this rule.
   Result<ir::Graph> instantiate(const ir::ParameterSpec& parameter) const;

@@ -92,10 +92,9 @@ Outcome check_state(const SafetensorsFile& file, const TensorEntry& entry, const
   const std::string_view dtype = place.is_step ? "F32" : safetensors_name(place.view.dtype);
   const std::vector<int64_t> shape = place.is_step ? std::vector<int64_t>() : place.view.shape;
   if (entry.dtype == dtype && entry.shape == shape) return {};
-  return with_hint(
-      fail(StatusCode::InvalidData, "{}: state '{}' is {} {}, expected {} {}", file.path(), entry.name, entry.dtype,
-           shape_text(entry.shape), dtype, shape_text(shape)),
-      "a state has the shape and element type that the recipe gives it; see `stepfuse inspect --stage naive`");
+  return with_hint(fail(StatusCode::InvalidData, "{}: state '{}' is {} {}, expected {} {}", file.path(), entry.name,
+                        entry.dtype, shape_text(entry.shape), dtype, shape_text(shape)),
+                   "states have the shape and element type of their parameter");
 }
 
 Result<int64_t> read_step(const SafetensorsFile& file, const TensorEntry& entry) {

@@ -14,8 +14,7 @@ Outcome check_target(const std::string& target) {
 
 Result<compiler::TargetTraits> target_traits(const std::string& target, const Settings& settings) {
   STEPFUSE_TRY(check_target(target));
-  if (target == "interp")
-    return compiler::TargetTraits{.name = target, .bf16_products = true, .runs_rules_as_written = true};
+  if (target == "interp") return compiler::TargetTraits{.name = target, .bf16_products = true};
   return is_cuda_target(target) ? cuda_target_traits(target, settings) : cpu_target_traits(target);
 }
 

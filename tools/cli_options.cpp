@@ -116,8 +116,6 @@ constexpr std::array kOptions{
                "interp, cpu (this host), x86-64-v3, x86-64-v4, cuda (the present device), sm_90, compute_90 or the "
                "like (cpu); aot: a list by commas"},
     OptionSpec{"disable", "", "PASS", kModel | kOpt | kDoctor, true, false, "leave out a compiler pass"},
-    OptionSpec{"ns-form", "", "FORM", kModel | kOpt, false, false,
-               "standard or gram: the form of Newton-Schulz iterations (auto: the cheaper one)"},
     OptionSpec{"passes", "", "A,B,C", kOpt, false, false, "the passes to run, in this order (the whole pipeline)"},
     OptionSpec{"print-after", "", "A,B|all", kOpt, false, false, "print the graph after these passes too"},
     OptionSpec{"members", "", "N", kOpt, false, false, "parameters that share the graph (1)"},

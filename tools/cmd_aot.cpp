@@ -257,7 +257,7 @@ Result<runtime::Optimizer> prepare_on_device(const Arguments& arguments, const A
   settings.target = "cuda";
   settings.mode = mode_of(context->settings());
   settings.device = static_cast<int>(context->settings().number("device"));
-  settings.runner = runtime::runner_options(context->settings());
+  settings.runner.disabled = context->settings().list("disable");
   STEPFUSE_ASSIGN(const std::vector<ModelParameter> model, load_model(request.source));
   STEPFUSE_ASSIGN(const RoutedModel routed, routing.route(to_route(model)));
   for (const std::string& note : routed.notes) console.note(note);

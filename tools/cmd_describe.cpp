@@ -25,8 +25,6 @@ std::string_view kind_name(ir::OptionKind kind) {
       return "choice";
     case ir::OptionKind::Numbers:
       return "numbers";
-    case ir::OptionKind::List:
-      return "list";
   }
   return "unknown";
 }
@@ -39,8 +37,6 @@ std::string legal_values(const ir::OptionInfo& option) {
       return fmt::format("{}", fmt::join(option.choices, ", "));
     case ir::OptionKind::Numbers:
       return fmt::format("each of {} in {}", fmt::join(option.elements, ", "), ir::interval_text(option.range));
-    case ir::OptionKind::List:
-      return "numbers separated by commas, or nothing";
     case ir::OptionKind::Number:
     case ir::OptionKind::Integer:
       return ir::interval_text(option.range);
@@ -48,38 +44,28 @@ std::string legal_values(const ir::OptionInfo& option) {
   return {};
 }
 
-std::string also_text(const ir::OptionInfo& option) {
-  return option.aliases.empty() ? std::string() : fmt::format(", also called {}", fmt::join(option.aliases, ", "));
-}
-
 std::string recipe_json(const ir::Recipe& recipe, const std::string& remark) {
   ordered_json options = ordered_json::array();
   for (const ir::OptionInfo& option : recipe.options())
     options.push_back({{"option", option.name},
-                       {"also", option.aliases},
                        {"type", kind_name(option.kind)},
                        {"default", option.default_text},
                        {"range", legal_values(option)},
                        {"description", option.description},
                        {"source", option.source}});
-  ordered_json result{{"schema", 1},
-                      {"recipe", recipe.name},
-                      {"summary", recipe.summary},
-                      {"follows", recipe.follows},
-                      {"preset", recipe.preset},
-                      {"presets", ir::preset_names(recipe.name)},
-                      {"options", options}};
+  ordered_json result{
+      {"schema", 1},       {"recipe", recipe.name}, {"summary", recipe.summary}, {"follows", recipe.follows},
+      {"preset", "torch"}, {"options", options}};
   if (!remark.empty()) result["remark"] = remark;
   return result.dump(2) + "\n";
 }
 
 std::string recipe_text(const ir::Recipe& recipe, const std::string& remark) {
-  std::string text = fmt::format("{}: {}\nfollows {} (preset {}, of {})\n\n", recipe.name, recipe.summary,
-                                 recipe.follows, recipe.preset, fmt::join(ir::preset_names(recipe.name), ", "));
+  std::string text = fmt::format("{}: {}\nfollows {} (preset torch)\n\n", recipe.name, recipe.summary, recipe.follows);
   for (const ir::OptionInfo& option : recipe.options())
-    text += fmt::format("{:<16} {:<8} default {}{}\n    {}\n    legal: {}\n    source: {}\n", option.name,
-                        kind_name(option.kind), option.default_text, also_text(option), option.description,
-                        legal_values(option), option.source);
+    text += fmt::format("{:<16} {:<8} default {}\n    {}\n    legal: {}\n    source: {}\n", option.name,
+                        kind_name(option.kind), option.default_text, option.description, legal_values(option),
+                        option.source);
   if (!remark.empty()) text += fmt::format("\n{}\n", remark);
   return text;
 }
@@ -92,7 +78,7 @@ Result<std::string> command_describe(const Arguments& arguments, const Console&)
   if (arguments.positionals.empty())
     return with_hint(fail(StatusCode::InvalidArgument, "describe what?"),
                      "name a recipe; `stepfuse list recipes` shows them");
-  STEPFUSE_ASSIGN(const ir::Recipe* recipe, ir::find_recipe(arguments.positionals.front(), arguments.get("preset")));
+  STEPFUSE_ASSIGN(const ir::Recipe* recipe, ir::find_recipe(arguments.positionals.front()));
   STEPFUSE_ASSIGN(const ir::OptionValues defaults, ir::parse_options(recipe->name, recipe->options(), {}));
   const std::string remark = remark_on(*recipe, defaults);
   return format == "json" ? recipe_json(*recipe, remark) : recipe_text(*recipe, remark);

@@ -8,8 +8,6 @@
 #include "tools/option_values.h"
 #include "tools/text_file.h"
 
-#include <algorithm>
-
 namespace stepfuse::tools {
 
 namespace {
@@ -39,11 +37,6 @@ Result<OptRequest> read_request(const Arguments& arguments) {
   STEPFUSE_ASSIGN(compiler::PlanOptions plan, plan_options(context->settings()));
   request.context.mode = plan.mode;
   request.context.target = std::move(plan.target);
-  request.context.ns_form = plan.runner.ns_form;
-  if (arguments.has("ns-form") && !request.passes.empty() &&
-      std::find(request.passes.begin(), request.passes.end(), "choose_ns_form") == request.passes.end())
-    return with_hint(fail(StatusCode::InvalidArgument, "--ns-form has no effect without pass choose_ns_form"),
-                     "add it to --passes");
   if (request.passes.empty()) request.runner.disabled = std::move(plan.runner.disabled);
   return request;
 }

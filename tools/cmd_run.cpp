@@ -59,7 +59,7 @@ Outcome read_settings(const Arguments& arguments, const Routing& routing, runtim
   out.target = settings.text("target");
   out.threads = static_cast<int>(settings.number("threads"));
   out.device = static_cast<int>(settings.number("device"));
-  out.runner = runtime::runner_options(settings);
+  out.runner.disabled = settings.list("disable");
   return {};
 }
 

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/library.h"
 
-#include "runtime/optimizer.h"
 #include "runtime/target.h"
 #include "tools/option_values.h"
 
@@ -18,13 +17,11 @@ Result<std::vector<runtime::SettingSource>> read_setting_flags(const Arguments& 
   STEPFUSE_TRY(read_target(arguments).map([](const std::string&) {}));
   STEPFUSE_TRY(read_mode(arguments).map([](ir::Mode) {}));
   STEPFUSE_ASSIGN(const std::vector<std::string> disabled, read_passes(arguments, "disable"));
-  STEPFUSE_TRY(read_ns_form(arguments).map([](compiler::NsForm) {}));
   std::vector<runtime::SettingSource> flags;
   for (const char* count : {"threads", "jobs"})
     STEPFUSE_TRY(read_count(arguments, count, 1, 1, kMostThreads).map([](int64_t) {}));
   for (const char* name : {"target", "mode", "threads", "jobs"})
     if (arguments.has(name)) flags.push_back({name, arguments.get(name), fmt::format("--{}", name)});
-  if (arguments.has("ns-form")) flags.push_back({"ns_form", arguments.get("ns-form"), "--ns-form"});
   if (!disabled.empty()) flags.push_back({"disable", fmt::format("{}", fmt::join(disabled, ",")), "--disable"});
   return flags;
 }
@@ -50,7 +47,7 @@ Result<compiler::PlanOptions> plan_options(const runtime::Settings& settings) {
 Result<compiler::PlanOptions> plan_options(const runtime::Settings& settings, const std::string& target) {
   compiler::PlanOptions options;
   options.mode = mode_of(settings);
-  options.runner = runtime::runner_options(settings);
+  options.runner.disabled = settings.list("disable");
   for (const std::string& pass : options.runner.disabled)
     STEPFUSE_TRY(compiler::find_pass(pass).map([](const compiler::PassInfo*) {}));
   STEPFUSE_ASSIGN(options.target, runtime::target_traits(target, settings));

@@ -4,7 +4,6 @@
 
 #include "compiler/pass.h"
 #include "ir/support/nearest.h"
-#include "runtime/config/hyperparameters.h"
 #include "runtime/cuda_backend.h"
 
 #include <algorithm>
@@ -61,10 +60,6 @@ Result<std::string> read_choice(const Arguments& arguments, std::string_view opt
 Result<ir::Mode> read_mode(const Arguments& arguments) {
   STEPFUSE_ASSIGN(const std::string mode, read_choice(arguments, "mode", {"default", "strict"}, {"deterministic"}));
   return mode == "strict" ? ir::Mode::Strict : ir::Mode::Default;
-}
-
-Result<compiler::NsForm> read_ns_form(const Arguments& arguments) {
-  return read_choice(arguments, "ns-form", {"auto", "standard", "gram"}, {}).map(compiler::parse_ns_form);
 }
 
 Result<std::string> read_target(const Arguments& arguments) {
@@ -147,7 +142,9 @@ Result<ElementTypes> read_dtypes(const Arguments& arguments) {
 }
 
 Outcome check_preset(const Arguments& arguments) {
-  return arguments.has("preset") ? runtime::check_preset_name("--preset", arguments.get("preset")) : Outcome();
+  return read_choice(arguments, "preset", {"torch"},
+                     {"keller", "emerging", "megatron", "verl", "moonlight", "dion", "gns"})
+      .map([](const std::string&) {});
 }
 
 Outcome require(const Arguments& arguments, std::initializer_list<std::string_view> options) {

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "compiler/pass.h"
 #include "ir/graph.h"
 #include "ir/optimizers/recipe.h"
 #include "ir/support/status.h"
@@ -18,7 +17,6 @@ namespace stepfuse::tools {
 // Option values from text to type; nothing here opens a file.
 
 Result<ir::Mode> read_mode(const Arguments& arguments);
-Result<compiler::NsForm> read_ns_form(const Arguments& arguments);
 
 /// "interp", "cpu", "x86-64-v3", "x86-64-v4", "cuda", or an architecture such as "sm_90". Whether this host can run it
 /// is not asked.
@@ -47,7 +45,7 @@ struct ElementTypes {
 };
 Result<ElementTypes> read_dtypes(const Arguments& arguments);
 
-/// --preset: a dialect's name or an error.
+/// --preset: "torch" or an error.
 Outcome check_preset(const Arguments& arguments);
 
 /// Fails with the name of the first of `options` that is absent.

@@ -35,8 +35,7 @@ Result<RoutedRule> read_recipe(const Arguments& arguments) {
   if (arguments.has("config"))
     return with_hint(fail(StatusCode::InvalidArgument, "--recipe and --config exclude each other"),
                      "--recipe gives every parameter one rule; a config routes them");
-  STEPFUSE_ASSIGN(ir::OptionList options, read_sets(arguments));
-  if (arguments.has("preset")) options.emplace_back("preset", arguments.get("preset"));
+  STEPFUSE_ASSIGN(const ir::OptionList options, read_sets(arguments));
   for (const auto& [key, value] : options)
     if (const size_t dot = key.find('.'); dot != std::string::npos)
       return with_hint(
@@ -48,8 +47,7 @@ Result<RoutedRule> read_recipe(const Arguments& arguments) {
 }  // namespace
 
 Result<runtime::Config> read_config(const Arguments& arguments) {
-  STEPFUSE_ASSIGN(ir::OptionList pairs, read_sets(arguments));
-  if (arguments.has("preset")) pairs.emplace_back("preset", arguments.get("preset"));
+  STEPFUSE_ASSIGN(const ir::OptionList pairs, read_sets(arguments));
   return arguments.has("config") ? runtime::load_config(arguments.get("config"), pairs)
                                  : runtime::config_from_pairs(pairs);
 }
@@ -85,7 +83,7 @@ const std::vector<runtime::SettingSource>& Routing::settings() const {
 }
 
 std::string remark_on(const ir::Recipe& recipe, const ir::OptionValues& values) {
-  if (recipe.name != "muon" || !values.has("ns_a")) return {};
+  if (recipe.name != "muon") return {};
   const std::array<double, 3> given{values.number("ns_a"), values.number("ns_b"), values.number("ns_c")};
   if (given != kQuintic) return {};
   return "with the quintic coefficients (3.4445, -4.775, 2.0315) the singular values of Newton-Schulz output lie in "
@@ -95,7 +93,9 @@ std::string remark_on(const ir::Recipe& recipe, const ir::OptionValues& values) 
 
 std::string remark_on(const RoutedRule& rule) {
   const ir::Recipe* recipe = rule.rule.recipe();
-  return recipe != nullptr ? remark_on(*recipe, rule.rule.values()) : std::string();
+  if (recipe == nullptr) return {};
+  const auto values = ir::parse_options(recipe->name, recipe->options(), rule.options);
+  return values ? remark_on(*recipe, *values) : std::string();
 }
 
 }  // namespace stepfuse::tools

@@ -14,7 +14,6 @@ mark_as_advanced(OPENBLAS_SERIAL_LIBRARY OPENBLAS_SERIAL_INCLUDE_DIR)
 add_library(stepfuse_deps_openblas_serial INTERFACE)
 target_include_directories(stepfuse_deps_openblas_serial SYSTEM INTERFACE "${OPENBLAS_SERIAL_INCLUDE_DIR}")
 target_link_libraries(stepfuse_deps_openblas_serial INTERFACE "${OPENBLAS_SERIAL_LIBRARY}" m)
-# Its buffer allocator is not safe for several threads; runtime/cpu/gemm_openblas.cpp wraps it. What its LAPACK wants of
-# libgfortran is one function, which is in runtime/cpu/lapack.cpp.
+# Its buffer allocator is not safe for several threads; runtime/cpu/gemm_openblas.cpp wraps it.
 target_link_options(stepfuse_deps_openblas_serial INTERFACE
-  LINKER:--wrap=blas_memory_alloc,--wrap=blas_memory_free,--wrap=_gfortran_concat_string)
+  LINKER:--wrap=blas_memory_alloc,--wrap=blas_memory_free)

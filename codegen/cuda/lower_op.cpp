@@ -100,10 +100,6 @@ std::string cuda_expression(Op op, const Arithmetic& math, Operands v, CudaHelpe
     case Op::Any:
     case Op::Matmul:
     case Op::AddDiag:
-    case Op::Eigh:
-    case Op::Svd:
-    case Op::Qr:
-    case Op::SortCols:
       break;
   }
   throw_internal(__FILE__, __LINE__, fmt::format("{} is not elementwise", ir::op_info(op).mnemonic));

@@ -391,7 +391,7 @@ STEPFUSE_API stepfuse_status stepfuse_optimizer_write_manifest(stepfuse_optimize
 /* What one step launches and moves, counted on the plan that runs. */
 typedef struct stepfuse_summary {
   size_t struct_size;
-  int64_t launches;             /* the sum of the next three and library_calls */
+  int64_t launches;             /* the sum of the next three */
   int64_t elementwise_launches; /* fused kernels, reductions and casts included */
   int64_t gemms;                /* matrix products; a batched product is one */
   int64_t aux_launches;         /* diagonal and copy launches */
@@ -402,7 +402,6 @@ typedef struct stepfuse_summary {
   int64_t host_syncs;           /* steps that wait for the device; 0 by construction */
   int64_t compiled_kernels;     /* kernels that were compiled in prepare, not found in a cache */
   double compile_seconds;       /* wall time of compiling and loading in prepare */
-  int64_t library_calls;        /* eigh, svd, qr and sortcols */
 } stepfuse_summary;
 
 /* After prepare (all zero before). `out->struct_size` must be set. */

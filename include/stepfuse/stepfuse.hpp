@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Stepfuse: fused optimizer steps for C++17 trainers. Header-only, over stepfuse.h, which says more about each call.
+/// Stepfuse: fused optimizer steps for trainers written in C++17 and later. Header-only, over stepfuse.h, which says
+/// more about each call.
 ///
 ///   stepfuse::Optimizer opt;
 ///   auto muon  = opt.add_group("muon",  {{"lr", "0.02"}, {"weight_decay", "0.01"}});
@@ -142,7 +143,7 @@ struct Binding {
 
 /// What one step launches and moves, counted on the plan that runs.
 struct PlanSummary {
-  std::int64_t launches;              ///< sum of the three below and library_calls
+  std::int64_t launches;              ///< sum of the three below
   std::int64_t elementwise_launches;  ///< fused kernels, reductions and casts included
   std::int64_t gemms;                 ///< matrix products; a batched product is one
   std::int64_t aux_launches;          ///< diagonal and copy launches
@@ -153,7 +154,6 @@ struct PlanSummary {
   std::int64_t host_syncs;            ///< steps that wait for the device; 0 by construction
   std::int64_t compiled_kernels;      ///< kernels that were compiled, not found in a cache
   double compile_seconds;             ///< wall time of compiling and loading in prepare()
-  std::int64_t library_calls;         ///< eigh, svd, qr and sortcols
 };
 
 /// Counters of the kernel cache; the fields are documented with stepfuse_metrics.
@@ -563,9 +563,8 @@ class Optimizer {
   PlanSummary summary() const {
     stepfuse_summary c = stepfuse_summary_init();
     detail::check(stepfuse_optimizer_summary(handle_, &c));
-    return {c.launches,       c.elementwise_launches, c.gemms,           c.aux_launches,
-            c.naive_launches, c.bytes_per_param,      c.gemm_flops,      c.workspace_bytes,
-            c.host_syncs,     c.compiled_kernels,     c.compile_seconds, c.library_calls};
+    return {c.launches,   c.elementwise_launches, c.gemms,      c.aux_launches,     c.naive_launches, c.bytes_per_param,
+            c.gemm_flops, c.workspace_bytes,      c.host_syncs, c.compiled_kernels, c.compile_seconds};
   }
 
   /// The plan with every decision and its reason, after prepare(); `format` is "text" or "json".

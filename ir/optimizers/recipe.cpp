@@ -71,13 +71,6 @@ Outcome parse_numbers(const Place& place, const OptionInfo& info, std::string_vi
   return {};
 }
 
-Outcome parse_list(const Place& place, std::string_view text) {
-  if (text.empty()) return {};
-  for (std::string_view part : split(without_brackets(text), ','))
-    STEPFUSE_TRY(parse_in_range(place, part, kFinite, false).map([](double) {}));
-  return {};
-}
-
 Outcome parse_option(const Place& place, const OptionInfo& info, std::string_view text, OptionValues& out) {
   const std::string name(info.name);
   switch (info.kind) {
@@ -99,10 +92,6 @@ Outcome parse_option(const Place& place, const OptionInfo& info, std::string_vie
       return {};
     case OptionKind::Numbers:
       return parse_numbers(place, info, text, out);
-    case OptionKind::List:
-      STEPFUSE_TRY(parse_list(place, text));
-      out.set(name, std::string(text), 0);
-      return {};
   }
   return fail(StatusCode::Internal, "unknown option kind");
 }
@@ -129,16 +118,6 @@ Outcome claim(std::string_view recipe, const OptionInfo& info, std::string_view 
 
 }  // namespace
 
-bool OptionValues::has(std::string_view name) const { return values_.find(name) != values_.end(); }
-
-std::vector<double> OptionValues::list(std::string_view name) const {
-  std::vector<double> numbers;
-  const std::string_view text = choice(name);
-  if (text.empty()) return numbers;
-  for (std::string_view part : split(without_brackets(text), ',')) numbers.push_back(*parse_number(part));
-  return numbers;
-}
-
 double OptionValues::number(std::string_view name) const {
   const auto it = values_.find(name);
   STEPFUSE_CHECK(it != values_.end(), "option {} is not in the table", name);
@@ -160,22 +139,15 @@ void OptionValues::set(std::string name, std::string text, double value) {
 std::string OptionValues::text(std::string_view name) const { return std::string(choice(name)); }
 
 const OptionInfo* find_option(std::span<const OptionInfo> table, std::string_view name) {
-  const auto among = [&](const std::vector<std::string_view>& names) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
   for (const OptionInfo& info : table)
-    if (info.name == name || among(info.elements) || among(info.aliases)) return &info;
+    if (info.name == name || std::find(info.elements.begin(), info.elements.end(), name) != info.elements.end())
+      return &info;
   return nullptr;
-}
-
-std::string_view own_name(const OptionInfo& info, std::string_view name) {
-  const bool alias = std::find(info.aliases.begin(), info.aliases.end(), name) != info.aliases.end();
-  return alias ? info.name : name;
 }
 
 Outcome check_option(const std::string& subject, const OptionInfo& info, std::string_view name, std::string_view text,
                      OptionValues& out) {
-  if (own_name(info, name) == info.name) return parse_option({subject, name}, info, text, out);
+  if (name == info.name) return parse_option({subject, info.name}, info, text, out);
   STEPFUSE_ASSIGN(const double value, parse_in_range({subject, name}, text, info.range, false));
   out.set(std::string(name), std::string(text), value);
   return {};
@@ -191,46 +163,23 @@ Result<OptionValues> parse_options(std::string_view recipe, std::span<const Opti
   for (const auto& [name, text] : given) {
     const OptionInfo* info = find_option(table, name);
     if (info == nullptr) return unknown_option(recipe, table, name);
-    STEPFUSE_TRY(claim(recipe, *info, own_name(*info, name), claimed));
+    STEPFUSE_TRY(claim(recipe, *info, name, claimed));
     STEPFUSE_TRY(check_option(subject(name), *info, name, text, values));
   }
   return values;
 }
 
 std::span<const Recipe> all_recipes() {
-  static const std::vector<Recipe> kRecipes = [] {
-    std::vector<Recipe> recipes{kAdamWRecipe, kAdamRecipe, kSgdRecipe, kMuonRecipe, kSoapRecipe};
-    for (const auto& dialects :
-         {muon_dialects(), emerging_muon_dialects(), emerging_polar_dialects(), elementwise_dialects()})
-      recipes.insert(recipes.end(), dialects.begin(), dialects.end());
-    return recipes;
-  }();
+  static const std::vector<Recipe> kRecipes{kAdamWRecipe, kAdamRecipe, kSgdRecipe, kMuonRecipe};
   return kRecipes;
 }
 
-std::vector<std::string_view> recipe_names() {
+Result<const Recipe*> find_recipe(std::string_view name) {
   std::vector<std::string_view> names;
-  for (const Recipe& recipe : all_recipes())
-    if (std::find(names.begin(), names.end(), recipe.name) == names.end()) names.push_back(recipe.name);
-  return names;
-}
-
-std::vector<std::string_view> preset_names(std::string_view recipe) {
-  std::vector<std::string_view> names;
-  for (const Recipe& each : all_recipes())
-    if ((recipe.empty() || each.name == recipe) && std::find(names.begin(), names.end(), each.preset) == names.end())
-      names.push_back(each.preset);
-  return names;
-}
-
-Result<const Recipe*> find_recipe(std::string_view name, std::string_view preset) {
-  for (const Recipe& recipe : all_recipes())
-    if (recipe.name == name && (preset.empty() || recipe.preset == preset)) return &recipe;
-  const auto presets = preset_names(name);
-  if (!name.empty() && !presets.empty())
-    return with_hint(fail(StatusCode::InvalidArgument, "{} has no preset '{}'", name, preset),
-                     suggestion(preset, presets, fmt::format("its presets are {}", fmt::join(presets, ", "))));
-  const auto names = recipe_names();
+  for (const Recipe& recipe : all_recipes()) {
+    if (recipe.name == name) return &recipe;
+    names.push_back(recipe.name);
+  }
   return with_hint(
       fail(StatusCode::InvalidArgument, "there is no recipe '{}'", name),
       suggestion(name, names, fmt::format("the recipes are {}; an IR file ends in .sfir", fmt::join(names, ", "))));

@@ -15,7 +15,7 @@
 
 namespace stepfuse::ir {
 
-enum class OptionKind : uint8_t { Number, Integer, Bool, Choice, Numbers, List };  // List: as many numbers as one likes
+enum class OptionKind : uint8_t { Number, Integer, Bool, Choice, Numbers };
 
 /// One option of a recipe, as `stepfuse describe` shows it.
 struct OptionInfo {
@@ -26,8 +26,7 @@ struct OptionInfo {
   std::vector<std::string_view> choices;   // Choice
   std::vector<std::string_view> elements;  // Numbers: the name of each one, also accepted alone ("beta1")
   std::string_view description;
-  std::string_view source;                     // whose default and range this is
-  std::vector<std::string_view> aliases = {};  // the same option in other words, such as dion's "mu" for momentum
+  std::string_view source;  // whose default and range this is
 };
 
 using OptionList = std::vector<std::pair<std::string, std::string>>;
@@ -35,9 +34,7 @@ using OptionList = std::vector<std::pair<std::string, std::string>>;
 /// Options after defaults, parsing and range checks. The getters take names of the recipe's own table.
 class OptionValues {
  public:
-  bool has(std::string_view name) const;
   double number(std::string_view name) const;  // Number, Integer, or one element of Numbers
-  std::vector<double> list(std::string_view name) const;
   bool flag(std::string_view name) const;
   std::string_view choice(std::string_view name) const;
   void set(std::string name, std::string text, double value);
@@ -51,10 +48,8 @@ class OptionValues {
   std::map<std::string, Value, std::less<>> values_;
 };
 
-/// The option called `name`, by any of its names, or the list with an element of that name; null if there is none.
+/// The option called `name`, or the list with an element of that name; null if there is none.
 const OptionInfo* find_option(std::span<const OptionInfo> table, std::string_view name);
-/// `name`, or the option's own where it is an alias.
-std::string_view own_name(const OptionInfo& info, std::string_view name);
 
 /// Checks `text` as the option `info`, or as its element `name`, and adds it to `out`. Errors begin with `subject`,
 /// which says where the option stands and its name.
@@ -78,7 +73,6 @@ struct PeerLaunches {
   std::string_view peer;
   int64_t elementwise = 0;
   int64_t products = 0;
-  int64_t library = 0;  // decompositions and sorts
 };
 
 struct Recipe {
@@ -94,17 +88,11 @@ struct Recipe {
   size_t dimensions = 0;  // that a parameter must have; 0: any number
   /// The factor on the learning rate that comes from the shape; null: 1.
   double (*lr_scale)(const OptionValues& values, const std::vector<int64_t>& shape) = nullptr;
-  /// The dialect: whose order of operations, defaults, names and refusals these are.
-  std::string_view preset = "torch";
 };
 
-/// One for each recipe and preset; the first one of a name is its default.
 std::span<const Recipe> all_recipes();
-std::vector<std::string_view> recipe_names();
-/// Of one recipe, or of all.
-std::vector<std::string_view> preset_names(std::string_view recipe = {});
-/// The recipe in a preset's dialect, in its default one if none is given. Errors list the names and the nearest one.
-Result<const Recipe*> find_recipe(std::string_view name, std::string_view preset = {});
+/// The error lists the names and the nearest one.
+Result<const Recipe*> find_recipe(std::string_view name);
 
 inline constexpr Interval kNonNegative{0.0, std::numeric_limits<double>::infinity(), false, true};
 inline constexpr Interval kUnit{0.0, 1.0, false, true};  // [0, 1)
@@ -115,10 +103,5 @@ extern const Recipe kAdamRecipe;
 extern const Recipe kAdamWRecipe;
 extern const Recipe kSgdRecipe;
 extern const Recipe kMuonRecipe;
-extern const Recipe kSoapRecipe;
-std::vector<Recipe> muon_dialects();
-std::vector<Recipe> emerging_muon_dialects();
-std::vector<Recipe> emerging_polar_dialects();
-std::vector<Recipe> elementwise_dialects();
 
 }  // namespace stepfuse::ir

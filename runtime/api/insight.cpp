@@ -39,7 +39,6 @@ stepfuse_summary summarise(const runtime::Optimizer& optimizer) {
   summary.host_syncs = static_cast<int64_t>(compiler::host_syncs(optimizer.plan()).size());
   summary.compiled_kernels = report.compiled_kernels;
   summary.compile_seconds = report.compile_seconds;
-  summary.library_calls = counts.fused.library;
   return summary;
 }
 

@@ -51,7 +51,7 @@ runtime::OptimizerSettings optimizer_settings(std::shared_ptr<const runtime::Con
   settings.target = from.text("target");
   settings.threads = static_cast<int>(from.number("threads"));
   settings.device = static_cast<int>(from.number("device"));
-  settings.runner = runtime::runner_options(from);
+  settings.runner.disabled = from.list("disable");
   settings.context = std::move(context);
   return settings;
 }

@@ -93,8 +93,6 @@ KeyFields shape_fields(const compiler::StepPlan& plan, const compiler::GroupPlan
                        {"layout", layout_text(group)},
                        {"rule", rule_text(group.naive)}};
   fields.insert(fields.end(), rest.begin(), rest.end());
-  if (plan.ns_form != compiler::NsForm::Auto)
-    fields.push_back({"ns_form", std::string(compiler::ns_form_name(plan.ns_form))});
   return fields;
 }
 

@@ -29,7 +29,7 @@ struct OptimizerChoice {
   std::string optimizer;                   // a recipe, or the path of an IR file
   ir::OptionList options;                  // those that were given, lists taken apart ("beta1", "beta2")
   ir::OptionValues values;                 // all of a recipe's; empty for an IR file
-  const ir::Recipe* recipe;                // in its dialect; null for an IR file
+  const ir::Recipe* recipe;                // null for an IR file
   std::optional<double> lr, weight_decay;  // nothing where the optimizer has no such option
 };
 
@@ -47,7 +47,6 @@ struct GroupConfig {
   std::optional<Condition> condition;
   /// The optimizer; or two, of which the built-in rules choose: for hidden matrices, and for the rest.
   std::vector<OptimizerChoice> choices;
-  std::string preset;  // of its own; empty: that of the defaults
   DecayExclusions no_decay;
   GroupPolicy policy;
 

@@ -4,6 +4,7 @@
 
 #include "ir/support/nearest.h"
 #include "ir/support/number.h"
+#include "ir/support/version.h"
 #include "runtime/rule.h"
 
 #include <algorithm>
@@ -27,6 +28,9 @@ constexpr std::array kRenamed{Renamed{"", "dist_muon", "muon"},
                               Renamed{"muon", "use_nesterov", "nesterov"},
                               Renamed{"muon", "num_ns_steps", "ns_steps"}};
 
+constexpr std::array<std::string_view, 8> kPresets{"torch", "keller",    "emerging", "megatron",
+                                                   "verl",  "moonlight", "dion",     "gns"};
+
 std::string_view renamed(std::string_view optimizer, std::string_view name) {
   for (const Renamed& entry : kRenamed)
     if (entry.optimizer == optimizer && entry.old_name == name) return entry.name;
@@ -35,10 +39,10 @@ std::string_view renamed(std::string_view optimizer, std::string_view name) {
 
 }  // namespace
 
-Result<Hyperparameters> Hyperparameters::of(const std::string& optimizer, const std::string& preset) {
+Result<Hyperparameters> Hyperparameters::of(const std::string& optimizer) {
   Hyperparameters out;
   if (!optimizer.ends_with(".sfir")) {
-    STEPFUSE_ASSIGN(out.recipe_, ir::find_recipe(optimizer, preset));
+    STEPFUSE_ASSIGN(out.recipe_, ir::find_recipe(optimizer));
     return out;
   }
   STEPFUSE_ASSIGN(ir::Graph graph, read_rule(optimizer));
@@ -65,8 +69,7 @@ Result<ir::OptionList> Hyperparameters::check(const std::string& subject, std::s
   STEPFUSE_CHECK(info != nullptr, "there is no option '{}'", option);
   ir::OptionValues values;
   STEPFUSE_TRY(ir::check_option(subject, *info, option, text, values));
-  const std::string_view own = ir::own_name(*info, option);
-  if (info->elements.empty() || own != info->name) return ir::OptionList{{std::string(own), text}};
+  if (info->elements.empty() || option != info->name) return ir::OptionList{{std::string(option), text}};
   ir::OptionList elements;
   for (std::string_view element : info->elements) elements.emplace_back(element, values.text(element));
   return elements;
@@ -84,8 +87,9 @@ std::optional<double> Hyperparameters::number(const ir::OptionList& given, std::
 }
 
 std::vector<std::string> optimizer_names() {
-  const auto names = ir::recipe_names();
-  return {names.begin(), names.end()};
+  std::vector<std::string> names;
+  for (const ir::Recipe& recipe : ir::all_recipes()) names.emplace_back(recipe.name);
+  return names;
 }
 
 bool is_optimizer(std::string_view name) {
@@ -116,10 +120,13 @@ std::string foreign_option_hint(std::string_view option) {
 }
 
 Outcome check_preset_name(const std::string& subject, std::string_view preset) {
-  const auto presets = ir::preset_names();
-  if (std::find(presets.begin(), presets.end(), preset) != presets.end()) return {};
+  if (preset == kPresets.front()) return {};
+  if (std::find(kPresets.begin(), kPresets.end(), preset) != kPresets.end())
+    return with_hint(
+        fail(StatusCode::Unsupported, "{}: preset '{}' is not yet in this version ({})", subject, preset, kVersion),
+        "the preset of this version is torch");
   return with_hint(fail(StatusCode::InvalidArgument, "{}: there is no preset '{}'", subject, preset),
-                   suggestion(preset, presets, fmt::format("the presets are {}", fmt::join(presets, ", "))));
+                   suggestion(preset, kPresets, fmt::format("the presets are {}", fmt::join(kPresets, ", "))));
 }
 
 }  // namespace stepfuse::runtime

@@ -18,9 +18,8 @@ namespace stepfuse::runtime {
 /// What an optimizer can be told: the options of a built-in recipe, or the hyperparameters of an IR file.
 class Hyperparameters {
  public:
-  /// `optimizer` is a recipe's own name, in a preset's dialect or its default one, or the path of an IR file, which is
-  /// read.
-  static Result<Hyperparameters> of(const std::string& optimizer, const std::string& preset = {});
+  /// `optimizer` is a recipe's own name or the path of an IR file, which is read.
+  static Result<Hyperparameters> of(const std::string& optimizer);
 
   std::span<const ir::OptionInfo> table() const;
   const ir::OptionInfo* find(std::string_view option) const { return ir::find_option(table(), option); }
@@ -50,7 +49,7 @@ std::string_view renamed_option(std::string_view optimizer, std::string_view opt
 /// Of an option that no optimizer has: whose it is, when we know.
 std::string foreign_option_hint(std::string_view option);
 
-/// Whether any recipe has a dialect of this name. Errors begin with `subject`.
+/// "torch" is legal; the other dialects are not yet; anything else gets the list. Errors begin with `subject`.
 Outcome check_preset_name(const std::string& subject, std::string_view preset);
 
 }  // namespace stepfuse::runtime

@@ -53,26 +53,18 @@ OptionResolver::OptionResolver(const RawConfig& raw, std::vector<std::string> na
 void OptionResolver::error(Status status) { add_once(errors_, std::move(status)); }
 
 const Hyperparameters* OptionResolver::hyperparameters(const std::string& optimizer, const std::string& where) {
-  const std::string preset = preset_of(optimizer);
-  if (const auto it = known_.find({optimizer, preset}); it != known_.end()) return &it->second;
-  auto found = Hyperparameters::of(optimizer, preset);
+  if (const auto it = known_.find(optimizer); it != known_.end()) return &it->second;
+  auto found = Hyperparameters::of(optimizer);
   if (!found) {
     found.error().message = fmt::format("{}: {}", where, found.error().message);
     error(std::move(found.error()));
     return nullptr;
   }
-  return &known_.emplace(std::pair(optimizer, preset), std::move(*found)).first->second;
-}
-
-std::string OptionResolver::preset_of(const std::string& optimizer) const {
-  const auto presets = ir::preset_names(optimizer);
-  const bool has = std::find(presets.begin(), presets.end(), preset_) != presets.end();
-  return has ? preset_ : std::string();
+  return &known_.emplace(optimizer, std::move(*found)).first->second;
 }
 
 /// The name that the optimizer knows it by; an old one is noted.
 std::string_view OptionResolver::option_name(const std::string& optimizer, const RawEntry& entry) {
-  if (const ir::OptionInfo* info = known(optimizer).find(entry.key)) return ir::own_name(*info, entry.key);
   const std::string_view name = renamed_option(optimizer, entry.key);
   if (name.empty()) return entry.key;
   add_once(notes_, fmt::format("{}: {} calls it {}", entry.where(), optimizer, name));
@@ -109,7 +101,7 @@ void OptionResolver::overlay(const std::string& optimizer, const Hyperparameters
 void OptionResolver::check_own(const std::vector<std::string>& optimizers, const std::vector<const RawEntry*>& own) {
   for (const RawEntry* entry : own) {
     const auto has = [&](const std::string& optimizer) {
-      return known(optimizer).find(option_name(optimizer, *entry)) != nullptr;
+      return known_.at(optimizer).find(option_name(optimizer, *entry)) != nullptr;
     };
     if (std::any_of(optimizers.begin(), optimizers.end(), has)) continue;
     error(no_option(*entry, fmt::format("{} has no", fmt::join(optimizers, " or ")), optimizers));
@@ -121,7 +113,7 @@ Status OptionResolver::no_option(const RawEntry& entry, std::string_view who,
                                  const std::vector<std::string>& optimizers) const {
   std::vector<std::string_view> names;
   for (const std::string& optimizer : optimizers)
-    for (std::string_view name : known(optimizer).names()) names.push_back(name);
+    for (std::string_view name : known_.at(optimizer).names()) names.push_back(name);
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   std::string hint = foreign_option_hint(entry.key);
@@ -142,8 +134,6 @@ OptimizerChoice OptionResolver::settle(const std::string& optimizer, const Hyper
     auto all = ir::parse_options(optimizer, known.table(), choice.options);
     if (all) choice.values = std::move(*all);
   }
-  if (const std::string preset = preset_of(optimizer); !preset.empty())
-    choice.options.emplace(choice.options.begin(), "preset", preset);
   if (auto rule = Rule::create(optimizer, choice.options); !rule) {
     Status status = std::move(rule.error());
     error({raw_.blame, fmt::format("{}: {}", where, status.message), std::move(status.hint)});
@@ -152,38 +142,20 @@ OptimizerChoice OptionResolver::settle(const std::string& optimizer, const Hyper
 }
 
 std::vector<OptimizerChoice> OptionResolver::resolve(const std::vector<std::string>& optimizers,
-                                                     const std::vector<const RawEntry*>& own, const std::string& where,
-                                                     const std::string& preset) {
-  preset_ = preset.empty() ? default_preset_ : preset;
-  std::vector<OptimizerChoice> choices = resolve_in_preset(optimizers, own, where);
-  if (!preset.empty()) check_preset(optimizers, where);
-  preset_ = default_preset_;
-  return choices;
-}
-
-void OptionResolver::check_preset(const std::vector<std::string>& optimizers, const std::string& where) {
-  const auto has = [&](const std::string& optimizer) { return !preset_of(optimizer).empty(); };
-  if (std::any_of(optimizers.begin(), optimizers.end(), has)) return;
-  auto found = ir::find_recipe(optimizers.front(), preset_);
-  if (found) return;
-  error({raw_.blame, fmt::format("{}: {}", where, found.error().message), std::move(found.error().hint)});
-}
-
-std::vector<OptimizerChoice> OptionResolver::resolve_in_preset(const std::vector<std::string>& optimizers,
-                                                               const std::vector<const RawEntry*>& own,
-                                                               const std::string& where) {
+                                                     const std::vector<const RawEntry*>& own,
+                                                     const std::string& where) {
   std::vector<OptimizerChoice> choices;
   for (const std::string& optimizer : optimizers)
     if (hyperparameters(optimizer, where) == nullptr) return choices;
   check_own(optimizers, own);
   for (const std::string& optimizer : optimizers) {
-    const Hyperparameters& table = known(optimizer);
+    const Hyperparameters& known = known_.at(optimizer);
     Values values;
-    overlay(optimizer, table, pointers(raw_.defaults), values);
+    overlay(optimizer, known, pointers(raw_.defaults), values);
     for (size_t i = 0; i < names_.size(); ++i)
-      if (names_[i] == optimizer) overlay(optimizer, table, pointers(raw_.defaults_for[i]), values);
-    overlay(optimizer, table, own, values);
-    choices.push_back(settle(optimizer, table, values, where));
+      if (names_[i] == optimizer) overlay(optimizer, known, pointers(raw_.defaults_for[i]), values);
+    overlay(optimizer, known, own, values);
+    choices.push_back(settle(optimizer, known, values, where));
   }
   return choices;
 }
@@ -225,8 +197,8 @@ std::vector<DefaultOption> OptionResolver::finish(bool strict) {
       judge_untaken(entry, candidates, strict);
   };
   std::vector<std::string> all = optimizer_names();
-  for (const auto& [name, table] : known_)
-    if (table.recipe() == nullptr) all.push_back(name.first);
+  for (const auto& [optimizer, known] : known_)
+    if (known.recipe() == nullptr) all.push_back(optimizer);
   for (const RawEntry& entry : raw_.defaults.entries)
     if (!is_routing_key(entry.key)) judge(entry, all);
   for (size_t i = 0; i < names_.size(); ++i)

@@ -10,7 +10,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace stepfuse::runtime {
@@ -21,15 +20,10 @@ class OptionResolver {
   /// `names`: of each section of raw.defaults_for, as optimizer_path() has it.
   OptionResolver(const RawConfig& raw, std::vector<std::string> names, Errors& errors, std::vector<std::string>& notes);
 
-  /// The preset of groups that give none, and of optimizers that no group uses.
-  void set_default_preset(std::string preset) { default_preset_ = preset_ = std::move(preset); }
-
   /// The choices of a group, in the order of `optimizers`. A hyperparameter of the group that none of them has is an
-  /// error. `where` begins messages about the group. `preset`: the group's own, of which those optimizers that have it
-  /// take the dialect; one that none of them has is an error. Empty: the default preset.
+  /// error. `where` begins messages about the group.
   std::vector<OptimizerChoice> resolve(const std::vector<std::string>& optimizers,
-                                       const std::vector<const RawEntry*>& own, const std::string& where,
-                                       const std::string& preset = {});
+                                       const std::vector<const RawEntry*>& own, const std::string& where);
 
   /// Judges defaults that nobody took: unknown ones and bad values are errors; the rest is noted as having no effect,
   /// or an error too with `strict`. Call it once, after the last resolve().
@@ -42,15 +36,7 @@ class OptionResolver {
   };
   using Values = std::map<std::string, Value, std::less<>>;
 
-  /// The preset that is in force, where the optimizer has it; else empty.
-  std::string preset_of(const std::string& optimizer) const;
   const Hyperparameters* hyperparameters(const std::string& optimizer, const std::string& where);
-  const Hyperparameters& known(const std::string& optimizer) const {
-    return known_.at({optimizer, preset_of(optimizer)});
-  }
-  std::vector<OptimizerChoice> resolve_in_preset(const std::vector<std::string>& optimizers,
-                                                 const std::vector<const RawEntry*>& own, const std::string& where);
-  void check_preset(const std::vector<std::string>& optimizers, const std::string& where);
   void overlay(const std::string& optimizer, const Hyperparameters& known, const std::vector<const RawEntry*>& level,
                Values& values);
   void check_own(const std::vector<std::string>& optimizers, const std::vector<const RawEntry*>& own);
@@ -65,8 +51,7 @@ class OptionResolver {
   std::vector<std::string> names_;
   Errors& errors_;
   std::vector<std::string>& notes_;
-  std::map<std::pair<std::string, std::string>, Hyperparameters> known_;  // by optimizer and preset
-  std::string default_preset_, preset_;
+  std::map<std::string, Hyperparameters> known_;  // by optimizer
   std::map<const RawEntry*, std::set<std::string>> takers_, candidates_;
 };
 

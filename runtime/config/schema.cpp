@@ -190,15 +190,13 @@ class Schema {
     return names;
   }
 
-  /// Empty where there is no such preset.
-  std::string read_preset(const RawEntry& entry) {
+  void read_preset(const RawEntry& entry) {
     const std::optional<std::string> preset = text(entry);
-    if (!preset) return {};
+    if (!preset) return;
     if (auto legal = check_preset_name(entry.where(), *preset); !legal) {
-      error(entry.blame, std::move(legal.error().message), std::move(legal.error().hint));
-      return {};
+      const StatusCode code = legal.error().code == StatusCode::Unsupported ? StatusCode::Unsupported : entry.blame;
+      error(code, std::move(legal.error().message), std::move(legal.error().hint));
     }
-    return *preset;
   }
 
   Globs globs(const RawEntry& entry) {
@@ -241,7 +239,7 @@ class Schema {
 
   void read_defaults() {
     for (const RawEntry& entry : raw_.defaults.entries) {
-      if (entry.key == "preset") resolver_.set_default_preset(read_preset(entry));
+      if (entry.key == "preset") read_preset(entry);
       if (entry.key == "no_decay") default_no_decay_ = exclusions(entry);
     }
   }
@@ -262,7 +260,7 @@ class Schema {
     if (entry.key == "match") group.match = globs(entry);
     if (entry.key == "except") group.except = globs(entry);
     if (entry.key == "where") read_condition(entry, group);
-    if (entry.key == "preset") group.preset = read_preset(entry);
+    if (entry.key == "preset") read_preset(entry);
     if (entry.key == "lr_mult") group.policy.lr_mult = number(entry, kLrMult).value_or(1);
     if (entry.key == "lr_max") group.policy.lr_max = number(entry, kLrMax);
     if (entry.key == "no_decay") group.no_decay = exclusions(entry);
@@ -296,7 +294,7 @@ class Schema {
       error(raw_.blame, fmt::format("{} has neither match nor where", group.where),
             "match = \"*\" takes every parameter");
     if (!optimizers.front().empty()) {
-      group.choices = resolver_.resolve(optimizers, own, group.where, group.preset);
+      group.choices = resolver_.resolve(optimizers, own, group.where);
       check_takers(section, group);
     }
     config_.groups.push_back(std::move(group));

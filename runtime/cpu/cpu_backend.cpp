@@ -10,13 +10,6 @@
 
 namespace stepfuse::runtime {
 
-namespace {
-
-/// 5 us of handing a product to the threads, at 100 GFLOP/s.
-constexpr double kLaunchFlops = 5e5;
-
-}  // namespace
-
 std::vector<CpuTargetInfo> cpu_targets() {
   std::vector<CpuTargetInfo> targets{{"cpu", "this host, with every feature it has"},
                                      {"x86-64-v3", "AVX2, FMA and F16C: most x86 machines since 2013"},
@@ -39,7 +32,6 @@ Result<compiler::TargetTraits> cpu_target_traits(const std::string& target) {
   traits.bf16_products = target == "cpu" && providers.library(ir::DType::BF16) != nullptr;
   traits.symmetric_products = f32 != nullptr && f32->name() == "openblas";
   traits.divides_in_cache = true;
-  traits.launch_flops = kLaunchFlops;
   return traits;
 }
 

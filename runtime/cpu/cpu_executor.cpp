@@ -5,7 +5,6 @@
 #include "runtime/cpu/float_environment.h"
 #include "runtime/cpu/prepared.h"
 #include "runtime/cpu/run_fused.h"
-#include "runtime/cpu/run_library.h"
 #include "runtime/cpu/run_moves.h"
 #include "runtime/cpu/run_product.h"
 #include "runtime/cpu/shape_entries.h"
@@ -86,7 +85,7 @@ class CpuExecutor final : public Executor {
     size_t registers = 0;
     size_t hypers = 0;
     size_t fresh = 0;
-    size_t scratch = 0;
+    size_t gemm_scratch = 0;
     for (const PreparedGroup& group : groups_) {
       const GroupPlan& plan = *group.plan;
       const auto batch = static_cast<size_t>(plan.members_per_batch);
@@ -102,10 +101,8 @@ class CpuExecutor final : public Executor {
       registers = std::max(registers, group.scalars->num_registers());
       hypers = std::max(hypers, group.hyper_index.size());
       fresh = std::max(fresh, group.fresh_index.size());
-      for (const PreparedStep& step : group.steps) {
-        if (step.gemm != nullptr) scratch = std::max(scratch, step.gemm->scratch_bytes());
-        if (step.library != nullptr) scratch = std::max(scratch, step.library->scratch_bytes());
-      }
+      for (const PreparedStep& step : group.steps)
+        if (step.gemm != nullptr) gemm_scratch = std::max(gemm_scratch, step.gemm->scratch_bytes());
     }
     members_.reserve(members);
     first_task_.resize(members + 1);
@@ -114,17 +111,17 @@ class CpuExecutor final : public Executor {
     hypers_.resize(hypers);
     fresh_ = std::make_unique<bool[]>(fresh);
     fresh_count_ = fresh;
-    return allocate_memory(partials * static_cast<int64_t>(sizeof(double)), static_cast<int64_t>(scratch));
+    return allocate_memory(partials * static_cast<int64_t>(sizeof(double)), static_cast<int64_t>(gemm_scratch));
   }
 
-  Outcome allocate_memory(int64_t partial_bytes, int64_t scratch) {
+  Outcome allocate_memory(int64_t partial_bytes, int64_t gemm_scratch) {
     const Allocator& allocator = context_.allocator();
     STEPFUSE_ASSIGN(workspace_, AlignedMemory::create(allocator, plan_.workspace_bytes, "the workspace"));
     STEPFUSE_ASSIGN(partials_, AlignedMemory::create(allocator, partial_bytes, "the sums of reductions"));
     constexpr int64_t kAlignment = AlignedMemory::kAlignment;
-    const int64_t stride = (scratch + kAlignment - 1) / kAlignment * kAlignment;
-    STEPFUSE_ASSIGN(scratch_, AlignedMemory::create(allocator, stride * pool_.threads(), "scratch of the threads"));
-    for (int t = 0; t < pool_.threads(); ++t) thread_scratch_.push_back(scratch_.get() + t * stride);
+    const int64_t stride = (gemm_scratch + kAlignment - 1) / kAlignment * kAlignment;
+    STEPFUSE_ASSIGN(gemm_scratch_, AlignedMemory::create(allocator, stride * pool_.threads(), "scratch of products"));
+    for (int t = 0; t < pool_.threads(); ++t) thread_scratch_.push_back(gemm_scratch_.get() + t * stride);
     report_.workspace_bytes = plan_.workspace_bytes + partial_bytes + stride * pool_.threads();
     return {};
   }
@@ -204,10 +201,6 @@ class CpuExecutor final : public Executor {
         run_moves(plan, step);
         ++report_.last_step.aux;
         return;
-      case StepKind::Library:
-        run_library(plan, step, members_, pool_, thread_scratch_);
-        ++report_.last_step.library;
-        return;
     }
   }
 
@@ -234,7 +227,7 @@ class CpuExecutor final : public Executor {
   std::vector<PreparedGroup> groups_;
   compiler::BackendNotes notes_;
   ExecutorReport report_;
-  AlignedMemory workspace_, partials_, scratch_;
+  AlignedMemory workspace_, partials_, gemm_scratch_;
   std::vector<std::byte*> thread_scratch_;
   std::vector<int64_t> partial_stride_;             // by group, in doubles
   std::vector<std::vector<int64_t>> lane_offsets_;  // by group and member

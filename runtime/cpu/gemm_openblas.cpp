@@ -99,10 +99,6 @@ constexpr const char* kGemmName = std::is_same_v<T, float> ? "openblas sgemm" : 
 template <class T>
 constexpr const char* kSyrkName = std::is_same_v<T, float> ? "openblas ssyrk" : "openblas dsyrk";
 
-template <class T>
-constexpr const char* kTriangleName =
-    std::is_same_v<T, float> ? "openblas sgemm, triangle" : "openblas dgemm, triangle";
-
 /// Parts of an extent: each long enough to pay for packing the other operand once more.
 int part_count(int64_t extent, int64_t size) {
   return static_cast<int>(std::max<int64_t>(1, (extent + size - 1) / size));
@@ -160,26 +156,33 @@ class GeneralGemm final : public OpenBlasGemm<T> {
   const int row_parts_, column_parts_;
 };
 
-/// A product that equals its transpose. Pieces are row panels of the lower triangle with equal areas; each mirrors
-/// itself into the upper triangle, which nobody reads.
+/// X X^T or X^T X. Pieces are row panels of the lower triangle with equal areas; each mirrors itself into the upper
+/// triangle, which nobody reads.
 template <class T>
-class TriangleGemm : public OpenBlasGemm<T> {
+class SymmetricGemm final : public OpenBlasGemm<T> {
  public:
-  explicit TriangleGemm(const GemmShape& shape) : OpenBlasGemm<T>(shape), pieces_(part_count(shape.n, kPanel)) {}
+  explicit SymmetricGemm(const GemmShape& shape)
+      : OpenBlasGemm<T>(shape),
+        trans_(shape.trans_a && !shape.trans_b),  // A A and A^T A^T of a symmetric A count as A A^T
+        pieces_(part_count(shape.n, kPanel)) {}
 
   int pieces() const override { return pieces_; }
+  std::string_view implementation() const override { return kSyrkName<T>; }
 
   void run(const GemmArgs& args, int piece, void*) const override {
+    const GemmShape& s = this->shape_;
     const Range rows{boundary(piece), boundary(piece + 1)};
     if (rows.size() == 0) return;
     this->copy_c(args, rows, {0, rows.end});
-    multiply(args, rows);
+    const T* x = static_cast<const T*>(args.a);
+    const T* left = x + rows.begin * (trans_ ? 1 : s.lda);
+    T* d = static_cast<T*>(args.d) + rows.begin * s.ldd;
+    if (rows.begin > 0)
+      gemm(trans_, !trans_, rows.size(), rows.begin, s.k, this->alpha(args), left, s.lda, x, s.lda, this->beta(args), d,
+           s.ldd);
+    lower_syrk(trans_, rows.size(), s.k, this->alpha(args), left, s.lda, this->beta(args), d + rows.begin, s.ldd);
     mirror(static_cast<T*>(args.d), rows);
   }
-
- protected:
-  /// These rows of D up to the diagonal, at least.
-  virtual void multiply(const GemmArgs& args, Range rows) const = 0;
 
  private:
   int64_t boundary(int piece) const {
@@ -203,58 +206,13 @@ class TriangleGemm : public OpenBlasGemm<T> {
   }
 
   static constexpr int64_t kPanel = 192;
-  const int pieces_;
-};
-
-/// X X^T or X^T X.
-template <class T>
-class SymmetricGemm final : public TriangleGemm<T> {
- public:
-  explicit SymmetricGemm(const GemmShape& shape)
-      : TriangleGemm<T>(shape),
-        trans_(shape.trans_a && !shape.trans_b) {}  // A A and A^T A^T of a symmetric A count as A A^T
-  std::string_view implementation() const override { return kSyrkName<T>; }
-
- private:
-  void multiply(const GemmArgs& args, Range rows) const override {
-    const GemmShape& s = this->shape_;
-    const T* x = static_cast<const T*>(args.a);
-    const T* left = x + rows.begin * (trans_ ? 1 : s.lda);
-    T* d = static_cast<T*>(args.d) + rows.begin * s.ldd;
-    if (rows.begin > 0)
-      gemm(trans_, !trans_, rows.size(), rows.begin, s.k, this->alpha(args), left, s.lda, x, s.lda, this->beta(args), d,
-           s.ldd);
-    lower_syrk(trans_, rows.size(), s.k, this->alpha(args), left, s.lda, this->beta(args), d + rows.begin, s.ldd);
-  }
-
   const bool trans_;
-};
-
-/// A B of two matrices that commute. BLAS has no triangle of it, so rows go in strips that end behind the diagonal.
-template <class T>
-class CommutingGemm final : public TriangleGemm<T> {
- public:
-  using TriangleGemm<T>::TriangleGemm;
-  std::string_view implementation() const override { return kTriangleName<T>; }
-
- private:
-  void multiply(const GemmArgs& args, Range rows) const override {
-    const GemmShape& s = this->shape_;
-    for (int64_t begin = rows.begin; begin < rows.end; begin += kStrip) {
-      const int64_t end = std::min(begin + kStrip, rows.end);
-      const T* a = static_cast<const T*>(args.a) + begin * (s.trans_a ? 1 : s.lda);
-      gemm(s.trans_a, s.trans_b, end - begin, end, s.k, this->alpha(args), a, s.lda, static_cast<const T*>(args.b),
-           s.ldb, this->beta(args), static_cast<T*>(args.d) + begin * s.ldd, s.ldd);
-    }
-  }
-
-  static constexpr int64_t kStrip = 96;
+  const int pieces_;
 };
 
 template <class T>
 std::unique_ptr<Gemm> make_gemm(const GemmShape& shape) {
   if (shape.symmetric && shape.a_is_b) return std::make_unique<SymmetricGemm<T>>(shape);
-  if (shape.symmetric) return std::make_unique<CommutingGemm<T>>(shape);
   return std::make_unique<GeneralGemm<T>>(shape);
 }
 

@@ -33,16 +33,11 @@ Result<PreparedGroup> prepare_group(const GroupPlan& plan, const PrepareContext&
   PreparedGroup out;
   out.plan = &plan;
   for (codegen::LoweredStep& step : lowered.steps) {
-    PreparedStep prepared{step.kind, {}, std::move(step.product), nullptr, std::move(step.move), std::move(step.call),
-                          nullptr};
+    PreparedStep prepared{step.kind, {}, std::move(step.product), nullptr, std::move(step.move)};
     for (LoweredPhase& phase : step.phases) prepared.phases.push_back(prepare_phase(std::move(phase)));
     if (step.kind == compiler::StepKind::Product) {
       const std::string label = compiler::value_label(plan.graph, step.node);
       STEPFUSE_ASSIGN(prepared.gemm, choose_gemm(prepared.product.shape, label, context.plan, context.notes));
-    }
-    if (step.kind == compiler::StepKind::Library) {
-      const std::string label = compiler::value_label(plan.graph, step.node);
-      STEPFUSE_ASSIGN(prepared.library, prepare_library_call(prepared.call, label, context.notes));
     }
     out.steps.push_back(std::move(prepared));
   }

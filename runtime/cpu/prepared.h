@@ -8,7 +8,6 @@
 #include "runtime/context.h"
 #include "runtime/cpu/cpu_features.h"
 #include "runtime/cpu/gemm.h"
-#include "runtime/cpu/library_call.h"
 #include "runtime/cpu/object_loader.h"
 #include "runtime/cpu/thread_pool.h"
 #include "runtime/executor.h"
@@ -29,12 +28,10 @@ struct PreparedPhase {
 
 struct PreparedStep {
   compiler::StepKind kind;
-  std::vector<PreparedPhase> phases;     // Fused
-  codegen::LoweredProduct product;       // Product
-  std::unique_ptr<Gemm> gemm;            // Product
-  codegen::LoweredMove move;             // AddDiag, Concat, Copy
-  codegen::LoweredCall call;             // Library
-  std::unique_ptr<LibraryCall> library;  // Library
+  std::vector<PreparedPhase> phases;  // Fused
+  codegen::LoweredProduct product;    // Product
+  std::unique_ptr<Gemm> gemm;         // Product
+  codegen::LoweredMove move;          // AddDiag, Concat, Copy
 };
 
 /// A group, ready to run: kernels loaded, products chosen, scalars compiled. As codegen::LoweredGroup.

@@ -118,7 +118,6 @@ void run_move(const GroupPlan& group, compiler::StepKind kind, const LoweredMove
       return;
     case compiler::StepKind::Fused:
     case compiler::StepKind::Product:
-    case compiler::StepKind::Library:
       break;
   }
   throw InternalError("not a move");

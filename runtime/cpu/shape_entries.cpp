@@ -36,9 +36,6 @@ std::vector<ShapeLaunch> launches_of(const PreparedGroup& group, int64_t element
     if (step.kind == compiler::StepKind::Product) {
       launch.product = &step.product;
       launch.by = step.gemm->implementation();
-    } else if (step.kind == compiler::StepKind::Library) {
-      launch.dims.push_back(step.call.source.dims);
-      launch.by = step.library->implementation();
     } else if (step.kind != compiler::StepKind::Fused) {
       launch.dims.push_back(move_dims(step.move, elements));
     }

@@ -18,9 +18,6 @@ constexpr int64_t kBranches = 4;
 /// Tensor cores load 16 bytes at a time (cuBLAS guide, "Tensor Core Usage").
 constexpr int64_t kRowBytes = 16;
 
-/// 2 us of a graph's node at 500 TFLOP/s.
-constexpr double kLaunchFlops = 1e9;
-
 /// What the search found, or said.
 template <class Found>
 CudaLibrary described(std::string name, const LibrarySpec& spec, const Settings& settings, const Result<Found>& found) {
@@ -75,10 +72,8 @@ Result<compiler::TargetTraits> cuda_target_traits(const std::string& target, con
   traits.launches_phases = true;
   traits.launches_scalars = true;
   traits.captures_step = true;
-  traits.library_calls = false;
   traits.branches = kBranches;
   traits.row_bytes = kRowBytes;
-  traits.launch_flops = kLaunchFlops;
   return traits;
 }
 

@@ -123,8 +123,6 @@ class Report {
                                    fmt::join(parameter.shape, "x"), shell_word(input_.options.target.name),
                                    input_.options.mode == ir::Mode::Strict ? "strict" : "default");
     for (const std::string& pass : input_.options.runner.disabled) line += " --disable " + shell_word(pass);
-    if (const auto form = input_.options.runner.ns_form; form != compiler::NsForm::Auto)
-      line += fmt::format(" --ns-form {}", compiler::ns_form_name(form));
     return line + (input_.options.target.name == "interp" ? " --stage plan\n"
                    : cuda()                               ? " --stage ptx\n"
                                                           : " --stage asm\n");

@@ -108,7 +108,7 @@ void expect_whole_range(const Shape& shape, int64_t elements) {
   ASSERT_TRUE(plan.has_value()) << plan.error().message;
   EXPECT_EQ(compiler::count_plan(*plan, optimizer.planned()).parameters, elements);
   const compiler::GroupPlan& adamw = plan->groups.at(0);
-  runtime::PreparedStep step{compiler::StepKind::Fused, {}, {}, {}, {}, {}, {}};
+  runtime::PreparedStep step{compiler::StepKind::Fused, {}, {}, {}, {}};
   runtime::PreparedPhase phase;
   phase.lowered = codegen::lower_phase(adamw, adamw.steps.at(0), 0, ir::Mode::Default);
   phase.function = note_task;

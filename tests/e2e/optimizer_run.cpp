@@ -37,7 +37,6 @@ Result<RunResult> run_rule(const std::string& rule, const ir::OptionList& option
   to.target = settings.target;
   to.threads = settings.threads;
   to.runner.disabled = settings.disabled;
-  to.runner.ns_form = settings.ns_form;
   STEPFUSE_ASSIGN(runtime::Optimizer optimizer, runtime::Optimizer::create(to));
   STEPFUSE_ASSIGN(const uint32_t group, optimizer.add_group(rule, options));
   STEPFUSE_ASSIGN(const uint32_t index, optimizer.add_parameter(group, "w", spec));

@@ -20,7 +20,6 @@ struct RunSettings {
   int threads = 2;
   std::vector<std::string> disabled;
   int steps = 1;
-  compiler::NsForm ns_form = compiler::NsForm::Auto;
 };
 
 /// One parameter through a rule: its elements and states after the steps.

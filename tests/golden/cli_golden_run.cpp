@@ -87,7 +87,7 @@ void expect_command_agrees(const std::string& name, const std::string& target, N
     EXPECT_TRUE(
         parameter_agrees(golden, numerics, read_tensor(out, parameter), file.after(parameter), file.before(parameter)));
     for (const auto& [key, expected] : file.states(parameter))
-      EXPECT_TRUE(state_agrees(golden, numerics, key, read_tensor(state, parameter + "." + key), expected))
+      EXPECT_TRUE(state_agrees(golden, numerics, read_tensor(state, parameter + "." + key), expected))
           << "state " << key;
   }
 }

@@ -102,31 +102,3 @@ def muon_buffer(ops, grads, momentum):
     for grad in grads:
         buffer = ops.lerp(buffer, grad, 1 - momentum)
     return {"momentum_buffer": buffer}
-
-
-def muon_sum_buffer(ops, grads, momentum, key="momentum_buffer"):
-    """The same in the sum form: two roundings."""
-    buffer = np.zeros_like(grads[0])
-    for grad in grads:
-        buffer = ops.axpy(1, grad, ops.mul(buffer, momentum))
-    return {key: buffer}
-
-
-def emerging_decay(ops, param, grad, lr, weight_decay, method):
-    """The decay as a sum, param + (-strength) * param, not as a product. Returns the parameter and the gradient."""
-    if weight_decay == 0:
-        return param, grad
-    if method == "l2":
-        return param, ops.axpy(weight_decay, param, grad)
-    strength = {"decoupled": weight_decay * lr, "independent": weight_decay, "palm": weight_decay * lr * lr}[method]
-    return ops.axpy(-strength, param, param), grad
-
-
-def emerging_lion(ops, param, grads, lr, betas, weight_decay, weight_decay_method):
-    m = np.zeros_like(param)
-    for grad in grads:
-        param, grad = emerging_decay(ops, param, grad, lr, weight_decay, weight_decay_method)
-        update = np.sign(ops.lerp(m, grad, 1 - betas[0]))
-        m = ops.lerp(m, grad, 1 - betas[1])
-        param = ops.axpy(-lr, update, param)
-    return param, {"exp_avg": m}

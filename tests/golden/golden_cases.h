@@ -17,23 +17,13 @@
 namespace stepfuse::golden {
 
 /// How closely a case can be reproduced; see update_tolerance().
-enum class ToleranceClass : std::uint8_t {
-  ElementwiseF32,
-  ElementwiseBf16,
-  NewtonSchulzF32,
-  NewtonSchulzBf16,
-  NewtonSchulzBf16Each,  // the peer rounds every op of the iteration
-  NewtonSchulzF16,
-  Soap,
-  SoapBf16,
-  SvdF32
-};
+enum class ToleranceClass : std::uint8_t { ElementwiseF32, ElementwiseBf16, NewtonSchulzF32, NewtonSchulzBf16 };
 
 /// One entry of data/cases.json.
 struct GoldenCase {
   std::string name;
   std::string recipe;
-  Options options;  // in the spelling of the command line; "preset" where there is one
+  Options options;  // in the spelling of the command line
   int steps;
   ElementType dtype;       // of parameters, gradients and states
   bool gradient_per_step;  // else one gradient serves every step, as `stepfuse run --steps` does
@@ -44,17 +34,12 @@ struct GoldenCase {
   std::string file;
 };
 
-/// The name, with nothing in it that GoogleTest forbids.
-std::string test_name_of(const GoldenCase& golden);
-
 /// How GoogleTest shows a case.
 inline void PrintTo(const GoldenCase& golden, std::ostream* stream) { *stream << golden.name; }
 
 /// The manifest, in file order. Throws std::runtime_error if it cannot be read.
 const std::vector<GoldenCase>& golden_cases();
 const GoldenCase& golden_case(const std::string& name);
-/// Those of data/dialects.json: other peers than torch. Their files hold the step in f64 as well.
-const std::vector<GoldenCase>& dialect_cases();
 /// In the folder that the variable GOLDEN_DATA names, else where this source lies.
 std::string data_path(const std::string& file);
 
@@ -75,9 +60,6 @@ class GoldenFile {
   const std::vector<std::string>& parameters() const { return parameters_; }
   GoldenTensor before(const std::string& parameter) const { return tensor("before." + parameter); }
   GoldenTensor after(const std::string& parameter) const { return tensor("after." + parameter); }
-  bool has_exact() const { return file_.find("exact." + parameters_.front()) != nullptr; }
-  /// The parameter after the steps in f64; only in files of dialect_cases().
-  std::vector<double> exact(const std::string& parameter) const;
   GoldenTensor gradient(const std::string& parameter, int step) const;  // the first step is 1
   std::map<std::string, GoldenTensor> states(const std::string& parameter) const;
 
@@ -100,14 +82,7 @@ double update_tolerance(ToleranceClass tolerance, Numerics numerics);
 /// The first term bounds the error of the update, the second the rounding of the sum that stores it.
 testing::AssertionResult parameter_agrees(const GoldenCase& golden, Numerics numerics, const GoldenTensor& ours,
                                           const GoldenTensor& reference, const GoldenTensor& before);
-/// Whether it agrees, or is no further from the step in f64 than 1.5 times the peer is: where the peer rounds coarsely,
-/// default mode need not round with it.
-testing::AssertionResult parameter_agrees_or_is_exact(const GoldenCase& golden, Numerics numerics,
-                                                      const GoldenTensor& ours, const GoldenTensor& reference,
-                                                      const GoldenTensor& before, const std::vector<double>& exact);
-/// A second moment of an update is as far from the peer's as twice the update; a momentum that decay is added to
-/// carries the parameter's error times the decay.
-testing::AssertionResult state_agrees(const GoldenCase& golden, Numerics numerics, const std::string& key,
-                                      const GoldenTensor& ours, const GoldenTensor& reference);
+testing::AssertionResult state_agrees(const GoldenCase& golden, Numerics numerics, const GoldenTensor& ours,
+                                      const GoldenTensor& reference);
 
 }  // namespace stepfuse::golden

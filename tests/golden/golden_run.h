@@ -28,10 +28,6 @@ std::map<std::string, GoldenResult> run_golden(const GoldenCase& golden, const G
 std::map<std::string, GoldenResult> run_golden(const GoldenCase& golden, const GoldenFile& file,
                                                const Settings& settings);
 
-/// What a dialect's case asks for that is not there yet, on this target; it must be refused, so that nobody takes it
-/// for honoured. Empty: nothing.
-std::string missing_feature(const GoldenCase& golden, const GoldenFile& file, const std::string& target);
-
 /// Expects parameters, states and step counts as the peer has them.
 void expect_peers_results(const GoldenCase& golden, const GoldenFile& file, Numerics numerics,
                           const std::map<std::string, GoldenResult>& results);

@@ -23,29 +23,11 @@ TEST_P(GoldenTest, AgreesWithThePeer) {
 
 std::string test_name(const testing::TestParamInfo<Parameters>& info) {
   const auto& [golden, target, numerics] = info.param;
-  return test_name_of(golden) + "_" + target + (numerics == Numerics::Strict ? "_strict" : "_default");
+  return golden.name + "_" + target + (numerics == Numerics::Strict ? "_strict" : "_default");
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenTest,
                          testing::Combine(testing::ValuesIn(golden_cases()), testing::Values("interp", "cpu"),
-                                          testing::Values(Numerics::Strict, Numerics::Default)),
-                         test_name);
-
-class DialectTest : public testing::TestWithParam<Parameters> {};
-
-TEST_P(DialectTest, AgreesWithThePackage) {
-  const auto& [golden, target, numerics] = GetParam();
-  const GoldenFile file(golden);
-  const auto run = [&] { return run_golden(golden, file, settings_for(target, numerics)); };
-  const std::string missing = missing_feature(golden, file, target);
-  if (!missing.empty())
-    EXPECT_ANY_THROW(run()) << missing;
-  else
-    expect_peers_results(golden, file, numerics, run());
-}
-
-INSTANTIATE_TEST_SUITE_P(Cases, DialectTest,
-                         testing::Combine(testing::ValuesIn(dialect_cases()), testing::Values("interp", "cpu"),
                                           testing::Values(Numerics::Strict, Numerics::Default)),
                          test_name);
 

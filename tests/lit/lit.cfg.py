@@ -3,8 +3,6 @@
 """Text tests of the stepfuse command.
 
 %stepfuse       the command of this build
-%python         Python, for scripts of ours
-%source_dir     the repository
 %exits N CMD    succeeds only if CMD ends with exit code N
 %stand_ins      folder of libraries that stand for CUDA's (tests/cuda/stand_ins)
 
@@ -25,8 +23,6 @@ config.test_exec_root = config.stepfuse_exec_root
 exits = os.path.join(config.test_source_root, "exits.py")
 config.substitutions.append(("%stepfuse", shlex.quote(config.stepfuse_binary)))
 config.substitutions.append(("%stand_ins", shlex.quote(config.stand_ins)))
-config.substitutions.append(("%python", shlex.quote(config.python)))
-config.substitutions.append(("%source_dir", shlex.quote(os.path.dirname(os.path.dirname(config.test_source_root)))))
 config.substitutions.append(("%exits", f"{shlex.quote(config.python)} {shlex.quote(exits)}"))
 
 # FileCheck lies in LLVM's own folder on Debian.

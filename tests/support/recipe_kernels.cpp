@@ -7,7 +7,6 @@
 #include "ir/optimizers/recipe.h"
 #include "runtime/target.h"
 
-#include <optional>
 #include <set>
 #include <stdexcept>
 
@@ -32,18 +31,14 @@ std::vector<ir::OptionList> option_lists(const ir::Recipe& recipe) {
   }
   if (ir::find_option(recipe.options(), "amsgrad") != nullptr) lists.push_back({{"amsgrad", "true"}});
   if (ir::find_option(recipe.options(), "maximize") != nullptr) lists.push_back({{"maximize", "true"}});
-  if (recipe.name == "muon" && ir::find_option(recipe.options(), "nesterov") != nullptr)
-    lists.push_back({{"nesterov", "false"}});
+  if (recipe.name == "muon") lists.push_back({{"nesterov", "false"}});
   return lists;
 }
 
-/// Nothing where the recipe refuses a mixture of element types.
-std::optional<compiler::PlannedParameter> planned(const ir::Recipe& recipe, const ir::OptionList& options,
-                                                  const ir::ParameterSpec& parameter) {
+compiler::PlannedParameter planned(const ir::Recipe& recipe, const ir::OptionList& options,
+                                   const ir::ParameterSpec& parameter) {
   const ir::OptionValues values = value_of(ir::parse_options(recipe.name, recipe.options(), options));
-  auto graph = recipe.build(values, parameter);
-  if (!graph) return std::nullopt;
-  return compiler::PlannedParameter{"w", parameter.shape, std::move(*graph), recipe.peer_eager(values)};
+  return {"w", parameter.shape, value_of(recipe.build(values, parameter)), recipe.peer_eager(values)};
 }
 
 std::vector<compiler::StepPlan> plans_of(const ir::Recipe& recipe, const ir::OptionList& options,
@@ -57,9 +52,8 @@ std::vector<compiler::StepPlan> plans_of(const ir::Recipe& recipe, const ir::Opt
     for (const std::vector<int64_t>& shape : {std::vector<int64_t>{64, 128}, {128, 64}}) {
       for (const size_t members : {1, 3}) {
         const auto one = planned(recipe, options, {shape, param, grad, state});
-        if (!one) continue;
-        auto plan = compiler::make_plan(std::vector(members, *one), plan_options);
-        if (plan) plans.push_back(std::move(*plan));  // a target may refuse a mixture
+        auto plan = compiler::make_plan(std::vector(members, one), plan_options);
+        if (plan) plans.push_back(std::move(*plan));  // a recipe may refuse a mixture
       }
     }
   }

@@ -121,8 +121,7 @@ struct Spec {
   bool trans_a = false, trans_b = false;
   bool alpha = false, c = false, in_place = false, symmetric = false;
   DType ab = DType::F32, c_type = DType::F32, d_type = DType::F32;
-  int64_t gap = 0;     // elements between rows
-  bool own_b = false;  // of a symmetric product: B is another buffer, with a matrix that commutes with A
+  int64_t gap = 0;  // elements between rows
 };
 
 GemmShape shape_of(const Spec& s) {
@@ -141,16 +140,15 @@ GemmShape shape_of(const Spec& s) {
   shape.d = s.d_type;
   shape.has_c = s.c;
   shape.has_alpha = s.alpha;
-  shape.symmetric = s.symmetric;
-  shape.a_is_b = s.symmetric && !s.own_b;
+  shape.symmetric = shape.a_is_b = s.symmetric;
   shape.c_is_d = s.in_place;
   return shape;
 }
 
 std::string describe(const Spec& s) {
-  return fmt::format("{}x{}x{} {}{} {}->{} C {} alpha {} c {} in place {} symmetric {} gap {} own b {}", s.m, s.n, s.k,
+  return fmt::format("{}x{}x{} {}{} {}->{} C {} alpha {} c {} in place {} symmetric {} gap {}", s.m, s.n, s.k,
                      s.trans_a ? 'T' : 'N', s.trans_b ? 'T' : 'N', ir::dtype_name(s.ab), ir::dtype_name(s.d_type),
-                     ir::dtype_name(s.c_type), s.alpha, s.c, s.in_place, s.symmetric, s.gap, s.own_b);
+                     ir::dtype_name(s.c_type), s.alpha, s.c, s.in_place, s.symmetric, s.gap);
 }
 
 constexpr double kAlpha = 0.7, kBeta = -1.3;  // neither is exact in f32
@@ -186,7 +184,7 @@ struct AlignedScratch {
 Matrix run(const Gemm& gemm, const Spec& s, const Operands& o, int threads = 1, bool reversed = false) {
   Matrix d = s.in_place ? o.c : untouched(s.d_type, s.m, shape_of(s).ldd);
   const GemmArgs args{o.a.data.data(),
-                      s.symmetric && !s.own_b ? o.a.data.data() : o.b.data.data(),
+                      s.symmetric ? o.a.data.data() : o.b.data.data(),
                       s.c ? (s.in_place ? d.data.data() : o.c.data.data()) : nullptr,
                       d.data.data(),
                       kAlpha,
@@ -423,10 +421,6 @@ const Spec kSpecs[] = {
     {210, 210, 210, false, false, true, true, false, true},
     {450, 450, 33, false, true, false, false, false, true},
     {230, 230, 230, true, true, true, true, true, true},
-    {7, 7, 7, false, false, true, true, false, true, DType::F32, DType::F32, DType::F32, 0, true},
-    {130, 130, 130, false, false, true, true, false, true, DType::F32, DType::F32, DType::F32, 0, true},
-    {450, 450, 450, true, true, true, true, true, true, DType::F32, DType::F32, DType::F32, 0, true},
-    {210, 210, 35, false, true, false, false, false, true, DType::F32, DType::F32, DType::F32, 0, true},
 };
 
 /// Calls visit(gemm, spec, provider name) for every provider, result type and entry of the table.

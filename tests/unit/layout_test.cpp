@@ -119,11 +119,9 @@ std::vector<bool> absorbed(const StepPlan& plan) {
 }
 
 TEST(Layout, MuonsLastProductWritesOnlyPlainRows) {
-  PlanOptions options = plan_options(ir::Mode::Default);
-  options.runner.ns_form = NsForm::Standard;
-  const auto dense = plan_of({planned_recipe("w", {24, 40}, "muon")}, options);
-  const auto wide = plan_of({muon({24, 40}, {64, 1})}, options);
-  const auto turned = plan_of({muon({24, 40}, {1, 24})}, options);
+  const auto dense = plan_of({planned_recipe("w", {24, 40}, "muon")}, plan_options(ir::Mode::Default));
+  const auto wide = plan_of({muon({24, 40}, {64, 1})}, plan_options(ir::Mode::Default));
+  const auto turned = plan_of({muon({24, 40}, {1, 24})}, plan_options(ir::Mode::Default));
   EXPECT_THAT(absorbed(dense), ElementsAre(true));
   EXPECT_THAT(absorbed(wide), ElementsAre(true));
   EXPECT_THAT(absorbed(turned), ElementsAre(false));

@@ -212,35 +212,6 @@ TEST(MarkSymmetric, GramMatricesAndTheirPolynomials) {
                    "%d = matmul %c, %c, %a, 2, 3 {sym} : f32\n %x = matmul %d, %g : f32\n %r = add %x, %p : f32\n"));
 }
 
-/// Polynomials of one matrix commute, so their products are symmetric.
-TEST(MarkSymmetric, ProductsOfPolynomialsOfOneMatrix) {
-  expect_pass("mark_symmetric",
-              wide("%a = matmul %g, %g {tb} : f32\n %b = matmul %a, %a : f32\n %c = axpy #lr, %b, %a : f32\n"
-                   "%d = adddiag %c, 2 : f32\n %e = matmul %d, %b : f32\n %f = matmul %e, %a, %d, 2, 3 : f32\n"
-                   "%x = matmul %f, %g : f32\n %r = add %x, %p : f32\n"),
-              wide("%a = matmul %g, %g {tb, sym} : f32\n %b = matmul %a, %a {sym} : f32\n"
-                   "%c = axpy #lr, %b, %a : f32\n %d = adddiag %c, 2 : f32\n %e = matmul %d, %b {sym} : f32\n"
-                   "%f = matmul %e, %a, %d, 2, 3 {sym} : f32\n %x = matmul %f, %g : f32\n %r = add %x, %p : f32\n"));
-}
-
-/// Squares of elements, and a number added to all of them, keep symmetry but are no polynomials.
-TEST(MarkSymmetric, SymmetricMatricesNeedNotCommute) {
-  for (const std::string other : {"%b = mul %a, %a : f32\n", "%b = add %a, #lr : f32\n", "%b = abs %a : f32\n",
-                                  "%n = norm %a {matrix} : f32\n %b = add %a, %n : f32\n"}) {
-    const std::string rest = " : f32\n %d = matmul %c, %c : f32\n %x = matmul %d, %g : f32\n %r = add %x, %p : f32\n";
-    expect_pass("mark_symmetric", wide("%a = matmul %g, %g {tb} : f32\n" + other + "%c = matmul %a, %b" + rest),
-                wide("%a = matmul %g, %g {tb, sym} : f32\n" + other + "%c = matmul %a, %b" + rest));
-    // Its own square is symmetric all the same.
-    expect_pass("mark_symmetric",
-                wide("%a = matmul %g, %g {tb} : f32\n" + other +
-                     "%c = matmul %b, %b : f32\n"
-                     "%x = matmul %c, %g : f32\n %r = add %x, %p : f32\n"),
-                wide("%a = matmul %g, %g {tb, sym} : f32\n" + other +
-                     "%c = matmul %b, %b {sym} : f32\n"
-                     "%x = matmul %c, %g : f32\n %r = add %x, %p : f32\n"));
-  }
-}
-
 TEST(MarkSymmetric, WhatNeedNotBeSymmetric) {
   // Two factors, a product of two different symmetric matrices, C without symmetry, a square that is not known.
   expect_untouched("mark_symmetric", wide("%a = matmul %g, %m {tb} : f32\n %x = matmul %a, %g : f32\n"

@@ -146,21 +146,6 @@ TEST(PrintParse, SlicesAndConcatsSurvive) {
   EXPECT_EQ(parse(text)->inputs()[1].key, "a \"b\" \\ \n");
 }
 
-TEST(PrintParse, LibraryCallsSurvive) {
-  const std::string text =
-      "// stepfuse-ir v1\n"
-      "recipe @l(%p: f32[4, 4] param, %g: f32[4, 6] grad, %s: f32[11, 4] state \"s\", #on: group) {\n"
-      "  %f = eigh %p, #on : f32\n"
-      "  %q = slice %f {dim=0, begin=0, end=4} : f32\n"
-      "  %l = slice %f {dim=0, begin=4, end=5} : f32\n"
-      "  %d = sortcols %q, %l : f32\n"
-      "  %r = qr %d, (1 - #on) : f32\n"
-      "  %t = svd %g : f32\n"
-      "  return %r -> %p, %t -> %s\n"
-      "}\n";
-  EXPECT_EQ(parsed_and_printed(text), text);
-}
-
 TEST(PrintParse, CommentsBlankLinesAndBrokenLinesAreFree) {
   const std::string text =
       "\n// by hand\n\n// stepfuse-ir v1\r\n// more\nrecipe @a(%p: f32[N] param, // the parameter\n\n  %g: f32[N] "
@@ -325,27 +310,6 @@ std::vector<Bad> bad_texts() {
   };
 }
 
-std::vector<Bad> bad_library_calls() {
-  return {
-      {"EighSquare", around("  %n = eigh %x\n"), "eigh takes square matrices", ""},
-      {"EighSymbolic", around("  %n = eigh %w\n"), "eigh of symbolic extents; give the shape numbers", ""},
-      {"EighScalar", around("  %n = eigh #a\n"), "eigh takes a tensor with at least 2 dimensions", ""},
-      {"EighOperands", around("  %n = eigh %w, #a, #b\n"), "eigh takes 1 to 2 operands, got 3", ""},
-      {"EighWhen", around("  %n = eigh %w, %w\n"), "eigh: whether to compute is a scalar, not a tensor", ""},
-      {"EighAttr", around("  %n = eigh %w {rows}\n"), "eigh has no attributes; expected no '{'", ""},
-      {"QrDtype", around("  %h = cast %x : bf16\n  %n = qr %h\n"),
-       "qr takes matrices of f32 or f64, not bf16; cast first", ""},
-      {"SvdResult", around("  %n = svd %x : f64\n"), "svd of f32 gives f32, not f64; cast the result", ""},
-      {"SortKeys", around("  %n = sortcols %x, %w\n"),
-       "the keys of sortcols must be one row of numbers, a key for each column", ""},
-      {"SortBools", around("  %big = gt %x, 0\n  %n = sortcols %x, %big\n"), "the keys of sortcols must be one row",
-       ""},
-      {"SortOperands", around("  %n = sortcols %x\n"), "sortcols takes 2 operands, got 1", ""},
-  };
-}
-
-INSTANTIATE_TEST_SUITE_P(LibraryCalls, ParseError, ::testing::ValuesIn(bad_library_calls()),
-                         [](const auto& param) { return param.param.name; });
 INSTANTIATE_TEST_SUITE_P(All, ParseError, ::testing::ValuesIn(bad_texts()),
                          [](const auto& param) { return param.param.name; });
 

@@ -53,36 +53,11 @@ TEST_P(CudaGoldenTest, AgreesWithThePeerInEveryOrder) {
 
 std::string test_name(const testing::TestParamInfo<Parameters>& info) {
   const auto& [golden, numerics] = info.param;
-  return test_name_of(golden) + (numerics == Numerics::Strict ? "_strict" : "_default");
+  return golden.name + (numerics == Numerics::Strict ? "_strict" : "_default");
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, CudaGoldenTest,
                          testing::Combine(testing::ValuesIn(golden_cases()),
-                                          testing::Values(Numerics::Strict, Numerics::Default)),
-                         test_name);
-
-/// The other dialects, whose kernels are new and whose launches are as Muon's.
-class CudaDialectTest : public CudaGoldenTest {};
-
-TEST_P(CudaDialectTest, AgreesWithThePackage) {
-  constexpr std::uint64_t kFewOrders = 3;
-  const auto& [golden, numerics] = GetParam();
-  const GoldenFile file(golden);
-  const auto run = [&, &mode = numerics, &which = golden] {
-    return run_golden(which, file, settings_for("cuda", mode), *device_);
-  };
-  if (const std::string missing = missing_feature(golden, file, "cuda"); !missing.empty()) {
-    EXPECT_ANY_THROW(run()) << missing;
-    return;
-  }
-  for (std::uint64_t seed = 0; seed < kFewOrders && !HasFailure(); ++seed) {
-    if (tests::virtual_driver() != nullptr) tests::virtual_driver()->set_seed(seed);
-    expect_peers_results(golden, file, numerics, run());
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Cases, CudaDialectTest,
-                         testing::Combine(testing::ValuesIn(dialect_cases()),
                                           testing::Values(Numerics::Strict, Numerics::Default)),
                          test_name);
 

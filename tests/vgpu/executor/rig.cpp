@@ -73,7 +73,6 @@ Rig::Rig(const std::vector<RigGroup>& groups, const std::vector<RigParameter>& p
   to.target = settings.target;
   to.threads = 2;
   to.runner.disabled = settings.disabled;
-  to.runner.ns_form = settings.ns_form;
   to.context = settings.context;
   optimizer_ = std::make_unique<runtime::Optimizer>(value_of(runtime::Optimizer::create(to)));
   std::vector<uint32_t> ids;

@@ -59,7 +59,6 @@ struct RigSettings {
   std::string target = "cuda";
   std::vector<std::string> disabled;
   std::shared_ptr<const runtime::Context> context;  // null: that of the environment
-  compiler::NsForm ns_form = compiler::NsForm::Auto;
 };
 
 /// What a parameter holds: its elements, its states by key order, and its steps.

@@ -128,11 +128,10 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 double norm(const std::vector<double>& a) { return distance(a, std::vector<double>(a.size())); }
 
 /// Against the exact interpreter, by the tolerances of the design: `tolerance` of the update, and what storing costs.
-void expect_close(const std::vector<RigGroup>& groups, const std::vector<RigParameter>& parameters, double tolerance,
-                  compiler::NsForm form = compiler::NsForm::Auto) {
+void expect_close(const std::vector<RigGroup>& groups, const std::vector<RigParameter>& parameters, double tolerance) {
   constexpr int kSteps = 3;
   Rig exact(groups, parameters, {ir::Mode::Default, "interp", {}, {}});
-  Rig cuda(groups, parameters, {ir::Mode::Default, "cuda", {}, {}, form});
+  Rig cuda(groups, parameters, {ir::Mode::Default, "cuda", {}, {}});
   const std::vector<RigValues> before = all_values(exact);
   exact.step(kSteps);
   cuda.step(kSteps);
@@ -174,14 +173,6 @@ TEST_F(MuonSteps, OfF32AreWithinTheBoundOfF32) {
 TEST_F(MuonSteps, OfBf16AreWithinTheBoundOfBf16) {
   expect_close({{"muon", {{"lr", "0.05"}}}}, matrices(DType::F32), 3e-2);
   expect_close({{"muon", {{"lr", "0.05"}, {"nesterov", "false"}}}}, matrices(DType::BF16), 3e-2);
-}
-
-TEST_F(MuonSteps, OfTheGramFormAreWithinTheBounds) {
-  expect_close({{"muon", {{"ns_dtype", "f32"}, {"lr", "0.05"}}}}, matrices(DType::F32), 5e-5, compiler::NsForm::Gram);
-  std::vector<RigParameter> longer = matrices(DType::F32);
-  std::erase_if(longer,
-                [](const RigParameter& parameter) { return parameter.spec.shape[0] == parameter.spec.shape[1]; });
-  expect_close({{"muon", {{"lr", "0.05"}}}}, longer, 3e-2, compiler::NsForm::Gram);
 }
 
 }  // namespace
